@@ -1,0 +1,21 @@
+"""The entry of the program; light, as every child of a pool imports it again."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    if sys.argv[1:] == ["--version"]:
+        from orch import __version__
+
+        print(f"orch {__version__}")
+        return
+    from orch.cli import run
+
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

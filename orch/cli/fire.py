@@ -1,0 +1,60 @@
+"""``orch fire``: one fire, with a live line on a terminal and the rollup table at its end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+
+from orch.barrier import Progress
+from orch.cli.talk import Talk, common
+from orch.fires import fire as run_fire, rehearse
+from orch.queue import Queue
+from orch.settings import load
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Show what a fire would do; start nothing and write nothing.")
+@click.option("--exit-status", is_flag=True, help="Exit with 6 when a task failed.")
+@click.option("--max-pool", type=click.IntRange(min=1), help="At most so many workers.")
+@click.option("--task-cap", type=click.IntRange(min=1), help="At most so many tasks a worker.")
+@click.option(
+    "--minutes", "wall_clock_minutes", type=click.FloatRange(0, min_open=True), help="At most so long a worker."
+)
+@common
+@click.pass_obj
+def fire(talk: Talk, /, dry_run: bool, exit_status: bool, **caps: float | None) -> int:
+    """Run one fire.
+
+    Clean up after the dead, decide how many workers each mode gets, start them, wait for all of them, and write one
+    note. An empty queue is no error.
+    """
+    place = talk.place()
+    project = load(place, caps)
+    with Queue.open(project.database, durability=project.durability, by="fire") as queue:
+        if dry_run:
+            rehearsal = rehearse(queue, project)
+            talk.show(rehearsal, lambda: talk.views().rehearsal(rehearsal))
+            return 0
+        with _live(talk) as report:
+            fired = run_fire(queue, project, report=report)
+    talk.show(fired.rollup, lambda: talk.views().rollup(fired.rollup))
+    for posted in fired.posted:
+        if posted.error:
+            talk.say(f"orch: the note could not be delivered to {posted.sink}: {posted.error}; it will be tried again")
+    return 6 if exit_status and fired.rollup.failed else 0
+
+
+@contextmanager
+def _live(talk: Talk) -> Iterator[Callable[[Progress], None]]:
+    """A line that is redrawn as the fire goes on; nothing unless a person watches."""
+    if talk.quiet or talk.as_json or not (sys.stdout.isatty() and sys.stderr.isatty()):
+        yield lambda _: None
+        return
+    from rich.live import Live
+
+    # Redrawn by the barrier's own looks, not by a thread: the fan-out may fork.
+    with Live(console=talk.console(), auto_refresh=False, transient=True) as live:
+        yield lambda progress: live.update(talk.views().progress(progress), refresh=True)

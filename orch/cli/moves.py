@@ -1,0 +1,66 @@
+"""``orch retry``, ``orch cancel``, ``orch pause``, ``orch resume``: what a person changes."""
+
+from __future__ import annotations
+
+import click
+
+from orch import modes
+from orch.cli.talk import Talk, common
+from orch.errors import UsageError
+from orch.stops import cancel as cancel_task
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="ID|KEY…")
+@common
+@click.pass_obj
+def retry(talk: Talk, names: tuple[str, ...]) -> None:
+    """Queue failed, crashed or done tasks again, with fresh retries."""
+    with talk.queue() as queue, queue.transaction(durable=True):
+        tasks = [queue.requeue(queue.find(name).id) for name in names]
+    talk.line(tasks, "\n".join(f"task {task.id} is queued again" for task in tasks))
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="ID|KEY…")
+@common
+@click.pass_obj
+def cancel(talk: Talk, names: tuple[str, ...]) -> None:
+    """Cancel tasks that have not ended; what runs is killed."""
+    place = talk.place()
+    with talk.queue() as queue:
+        cancelled = [cancel_task(queue, queue.find(name).id, place.database) for name in names]
+    talk.line(cancelled, "\n".join(one.told() for one in cancelled))
+
+
+@click.command()
+@click.argument("mode", required=False)
+@click.option("--all", "everything", is_flag=True, help="Every mode; fires are refused as long as it lasts.")
+@click.option("--reason", metavar="TEXT", help="Shown in the status and the note.")
+@common
+@click.pass_obj
+def pause(talk: Talk, mode: str | None, everything: bool, reason: str | None) -> None:
+    """Let nobody claim from a mode until it is resumed; what runs goes on."""
+    name = _lane(mode, everything)
+    with talk.queue() as queue:
+        queue.pause(name, reason)
+    talk.line({"paused": name}, "everything is paused" if name == "*" else f"{name} is paused")
+
+
+@click.command()
+@click.argument("mode", required=False)
+@click.option("--all", "everything", is_flag=True, help="End every pause.")
+@common
+@click.pass_obj
+def resume(talk: Talk, mode: str | None, everything: bool) -> None:
+    """End a pause."""
+    name = _lane(mode, everything)
+    with talk.queue() as queue:
+        ended = queue.resume(name)
+    talk.line({"resumed": ended}, "\n".join(f"{name} is resumed" for name in ended) or "nothing was paused")
+
+
+def _lane(mode: str | None, everything: bool) -> str:
+    if (mode is None) != everything:
+        raise UsageError("name one mode, or give --all")
+    return "*" if mode is None else modes.check_name(mode)

@@ -1,0 +1,157 @@
+"""What every command shares: its common options, and the way its answer and its errors are put out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from orch.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from orch.queue import Queue
+    from orch.settings import Place
+
+SCHEMA_VERSION = 1
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclasses.dataclass(slots=True)
+class Talk:
+    """The answers' form, as the common options set it; standard output is data, standard error is talk."""
+
+    as_json: bool = False
+    quiet: bool = False
+    accepted: frozenset[int] = frozenset({0})
+    database: str | None = None
+    config: str | None = None
+
+    def place(self) -> Place:
+        from orch.settings import locate
+
+        return locate(self.database, self.config)
+
+    def queue(self, *, create: bool = False) -> Queue:
+        from orch.queue import Queue
+
+        place = self.place()
+        if create:
+            _make_private_folder(place.database)
+        return Queue.open(place.database, create=create, durability=place.durability, by="person")
+
+    def data(self, data: Any) -> None:
+        """The answer as one JSON envelope."""
+        envelope = {"schema_version": SCHEMA_VERSION, "data": data}
+        click.echo(json.dumps(envelope, default=_plain, ensure_ascii=not _is_unicode(), indent=None))
+
+    def show(self, data: Any, view: Callable[[], Any]) -> None:
+        """The answer: as JSON where that is asked for, else as the renderable that `view` makes; nothing if quiet."""
+        if self.as_json:
+            self.data(data)
+        elif not self.quiet:
+            self.console().print(view())
+
+    def views(self) -> ModuleType:
+        """The module of renderables, loaded when something is shown."""
+        from orch import views
+
+        return views
+
+    def line(self, data: Any, text: str) -> None:
+        """The answer as one line of text, or as JSON."""
+        if self.as_json:
+            self.data(data)
+        elif not self.quiet:
+            click.echo(text)
+
+    def say(self, text: str) -> None:
+        """Talk beside the answer."""
+        if not self.quiet:
+            click.echo(text, err=True)
+
+    def error(self, kind: str, message: str, exit_code: int) -> None:
+        if exit_code in self.accepted and self.quiet:
+            return
+        if self.as_json:
+            error = {"kind": kind, "message": message, "exit_code": exit_code}
+            message = json.dumps({"schema_version": SCHEMA_VERSION, "error": error})
+        else:
+            message = f"orch: {message}"
+        try:
+            click.echo(message, err=True)
+        except OSError:
+            pass
+
+    def console(self) -> Console:
+        from rich.console import Console
+
+        # Without a terminal nothing is cut: what is piped is read by programs.
+        width = None if sys.stdout.isatty() else 10_000
+        return Console(highlight=False, markup=False, emoji=False, width=width)
+
+
+def common(command: F) -> F:
+    """The options that every command takes."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def callback(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+        if value:
+            setattr(ctx.ensure_object(Talk), name, value)
+
+    return callback
+
+
+def _set_accepted(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value:
+        try:
+            codes = frozenset(int(code) for code in value.split(","))
+        except ValueError:
+            raise click.BadParameter(f"{value!r} is not a list of exit codes such as 4,5") from None
+        ctx.ensure_object(Talk).accepted = codes | {0}
+
+
+_OPTIONS = (
+    click.option("--db", "database", metavar="PATH", expose_value=False, is_eager=True, callback=_set("database"),
+                 help="The queue's file, instead of the project's."),
+    click.option("--config", metavar="FILE", expose_value=False, is_eager=True, callback=_set("config"),
+                 help="The settings file, instead of the nearest orch.toml."),
+    click.option("--json", is_flag=True, expose_value=False, is_eager=True, callback=_set("as_json"),
+                 help="Answer as JSON."),
+    click.option("-q", "--quiet", is_flag=True, expose_value=False, is_eager=True, callback=_set("quiet"),
+                 help="Say nothing when all is well."),
+    click.option("--ok", metavar="CODES", expose_value=False, is_eager=True, callback=_set_accepted,
+                 help="Exit codes to turn into 0, such as 4,5."),
+)  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, frozenset):
+        return sorted(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _is_unicode() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def _make_private_folder(database: str) -> None:
+    folder = os.path.dirname(database)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"the folder {folder} cannot be made: {error.strerror}") from None

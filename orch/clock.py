@@ -1,0 +1,100 @@
+"""The only reader of time and the only sleeper.
+
+A moment is an aware UTC `datetime` in Python and a fixed-width text in the database, so that texts sort as times do.
+"""
+
+from __future__ import annotations
+
+import datetime as _datetime
+import re
+import time
+
+from orch.errors import UsageError
+
+UTC = _datetime.UTC
+
+
+def now() -> _datetime.datetime:
+    """This moment, in UTC."""
+    return _datetime.datetime.now(UTC)
+
+
+def stamp(moment: _datetime.datetime) -> str:
+    """The stored form: ``2026-11-30T19:10:00.123456Z``."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
+
+
+def moment(stamped: str) -> _datetime.datetime:
+    """A stored stamp, read back."""
+    return _datetime.datetime.fromisoformat(stamped)
+
+
+def after(start: _datetime.datetime, seconds: float) -> _datetime.datetime:
+    """The moment `seconds` later; the last moment that can be written when that lies beyond it."""
+    try:
+        return start + _datetime.timedelta(seconds=seconds)
+    except OverflowError:
+        return _datetime.datetime.max.replace(tzinfo=UTC)
+
+
+def seconds_between(earlier: str, later: str) -> float:
+    """Seconds from one stored stamp to another."""
+    return (moment(later) - moment(earlier)).total_seconds()
+
+
+def monotonic() -> float:
+    """Seconds on a clock that never goes back, for measuring inside one process; never stored."""
+    return time.monotonic()
+
+
+def sleep(seconds: float) -> None:
+    """Wait. The whole program sleeps here."""
+    time.sleep(seconds)
+
+
+def zone(name: str) -> _datetime.tzinfo:
+    """The time zone of that IANA name; `UsageError` when this machine does not know it."""
+    if name == "UTC":
+        return UTC
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # here, as a worker never needs one
+
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise UsageError(
+            f"time zone {name!r} is not known here: use a name such as 'Europe/Berlin' or 'UTC', or install tzdata"
+        ) from None
+
+
+def day(moment_: _datetime.datetime, zone_: _datetime.tzinfo) -> str:
+    """The calendar day of a moment in a zone, as ``2026-11-30``."""
+    return moment_.astimezone(zone_).date().isoformat()
+
+
+def next_midnight(moment_: _datetime.datetime, zone_: _datetime.tzinfo) -> _datetime.datetime:
+    """When the calendar day of a moment ends in a zone, with that zone's offset."""
+    tomorrow = moment_.astimezone(zone_).date() + _datetime.timedelta(days=1)
+    # Through UTC and back: a midnight that the zone skips becomes the first moment that exists.
+    local = _datetime.datetime.combine(tomorrow, _datetime.time(), tzinfo=zone_)
+    return local.astimezone(UTC).astimezone(zone_)
+
+
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)([smhd]?))")
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def duration(text: str) -> float:
+    """Seconds from ``90``, ``15m``, ``2h`` or ``1d12h``; `UsageError` for anything else."""
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise UsageError(f"{text!r} is not a duration: write seconds or a form such as 90s, 15m, 2h, 1d12h")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def instant(text: str, zone_: _datetime.tzinfo) -> _datetime.datetime:
+    """An ISO 8601 time, in the given zone when it names none; `UsageError` for anything else."""
+    try:
+        parsed = _datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a time: write it like 2026-11-30T19:10 or 2026-11-30T19:10:00Z") from None
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=zone_)).astimezone(UTC)

@@ -1,0 +1,39 @@
+"""The three lines for a crontab: fire, sweep, watchdog. A pure function."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+
+EVERY_FOUR_HOURS = "0 */4 * * *"
+EVERY_QUARTER = "*/15 * * * *"
+EVERY_HALF_HOUR = "*/30 * * * *"
+
+
+def lines(program: Sequence[str], config: str) -> list[str]:
+    """Crontab lines for a project's settings file.
+
+    Paths are absolute, as cron has another working folder and nearly no PATH; a percent sign is escaped, as cron takes
+    a bare one for the end of the line. A refused fire (4, 5) is no mail.
+    """
+
+    def line(when: str, *words: str) -> str:
+        command = shlex.join([*program, *words, "--config", config, "-q"])
+        return f"{when} {command}".replace("%", r"\%")
+
+    return [
+        line(EVERY_FOUR_HOURS, "fire", "--ok", "4,5"),
+        line(EVERY_QUARTER, "sweep"),
+        line(EVERY_HALF_HOUR, "watchdog"),
+    ]
+
+
+def this_program() -> list[str]:
+    """The words by which this very program can be started again from anywhere."""
+    script = shutil.which(sys.argv[0]) if sys.argv and sys.argv[0] else None
+    if script and os.path.basename(script) == "orch":
+        return [os.path.abspath(script)]
+    return [sys.executable, "-m", "orch"]

@@ -1,0 +1,242 @@
+"""SQLite through apsw: one connection, used by the process and the thread that opened it.
+
+The only import of apsw. Nothing else in the program may open the database file, its ``-wal`` or ``-shm``: POSIX drops a
+process's locks on a file when any descriptor on it closes.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+import apsw
+
+from orch import clock
+from orch.database import Row, migrations, statement
+from orch.errors import Busy, Conflict, NotFound, OrchError, SchemaError, StorageError
+
+# "orch" in ASCII, so that the file can be told from any other SQLite file.
+APPLICATION_ID = 0x6F726368
+
+BUSY_TIMEOUT = 30.0
+_WAL_PAGES = 4000
+_WAL_BYTES = 16 * 1024 * 1024
+
+DURABILITIES = ("adds", "full", "normal")
+
+
+class SQLite:
+    """One WAL-mode database file. See `orch.database.Database` for the four methods.
+
+    `durability` says which commits are on the disk when they return: ``adds`` those that promise something to somebody
+    (a task added, a note stored), ``full`` all, ``normal`` none but what a checkpoint carries. The file is whole after
+    a power loss in every case. `create` allows the file to be made; without it a missing one is `NotFound`.
+    """
+
+    def __init__(
+        self, path: str, *, create: bool = False, durability: str = "adds", busy_timeout: float = BUSY_TIMEOUT
+    ) -> None:
+        self.path = os.path.abspath(path)
+        self._durability = durability
+        self._busy_timeout = busy_timeout
+        self._busy_since = 0.0
+        self._depth = 0
+        self._pid = os.getpid()
+        if not create and not os.path.exists(self.path):
+            raise NotFound(f"no queue at {self.path}: make one with 'orch init', or add a task to it with 'orch add'")
+        try:
+            self._connection = self._connect()
+        except apsw.Error as error:
+            raise self._translated(error) from error
+
+    def run(self, name: str, rows: Iterable[Mapping[str, Any]] | None = None, /, **params: Any) -> list[Row]:
+        self._check_owner()
+        try:
+            if rows is None:
+                return self._connection.execute(statement(name), params).fetchall()
+            self._connection.executemany(statement(name), rows).fetchall()
+            return []
+        except (apsw.Error, OverflowError, UnicodeEncodeError) as error:
+            raise self._translated(error) from error
+
+    def script(self, name: str) -> None:
+        self._check_owner()
+        try:
+            # Read to the end: apsw stops in front of the first row that nobody takes.
+            self._connection.execute(statement(name)).fetchall()
+        except apsw.Error as error:
+            raise self._translated(error) from error
+
+    def transaction(self, *, durable: bool = False) -> _Transaction:
+        self._check_owner()
+        return _Transaction(self, durable and self._durability == "adds")
+
+    def close(self) -> None:
+        # In a process that merely inherited it, closing would drop the owner's locks.
+        if os.getpid() == self._pid:
+            self._connection.close()
+
+    def truncate_wal(self) -> bool:
+        """Write the log back and cut it to nothing; False when a reader or writer is in the way."""
+        try:
+            busy = self._connection.execute("pragma wal_checkpoint(truncate)").fetchall()[0][0]
+        except apsw.BusyError:
+            return False
+        except apsw.Error as error:
+            raise self._translated(error) from error
+        return not busy
+
+    def _connect(self) -> apsw.Connection:
+        connection = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        connection.set_busy_handler(self._wait)
+        # One plan for a statement, whatever is bound to it.
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        # A file that turns out to be somebody else's must be left as it was, its log included.
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        try:
+            self._migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+        connection.execute(f"pragma synchronous = {'full' if self._durability == 'full' else 'normal'}").fetchall()
+        connection.execute(f"pragma wal_autocheckpoint = {_WAL_PAGES}").fetchall()
+        connection.execute(f"pragma journal_size_limit = {_WAL_BYTES}").fetchall()
+        return connection
+
+    def _migrate(self, connection: apsw.Connection) -> None:
+        wanted = len(migrations())
+        if self._version(connection) == wanted:
+            return
+        # Turning WAL on needs the file to itself for a moment and does not consult the busy handler.
+        deadline = clock.monotonic() + self._busy_timeout
+        while True:
+            try:
+                connection.execute("pragma journal_mode = wal").fetchall()
+                break
+            except apsw.BusyError:
+                if clock.monotonic() > deadline:
+                    raise
+                clock.sleep(random.uniform(0.0002, 0.002))
+        connection.execute("begin immediate")
+        try:
+            for name in migrations()[self._version(connection) :]:
+                connection.execute(statement(name)).fetchall()
+            connection.execute(statement("found"), {"now": clock.stamp(clock.now())}).fetchall()
+            connection.execute(f"pragma application_id = {APPLICATION_ID}").fetchall()
+            connection.execute(f"pragma user_version = {wanted}").fetchall()
+            connection.execute("commit")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("rollback")
+            raise
+
+    def _version(self, connection: apsw.Connection) -> int:
+        """The schema version of the file, 0 for an empty one; `SchemaError` when it is not ours to touch."""
+        version, application, tables = self._identity(connection)
+        if application != APPLICATION_ID and (application or version or tables):
+            if version > len(migrations()) and not application:
+                raise SchemaError(
+                    f"{self.path} is not a queue of orch (its version cell says {version}, this orch writes"
+                    f" {len(migrations())}); it was left untouched"
+                )
+            raise SchemaError(f"{self.path} is an SQLite file, but not a queue of orch; it was left untouched")
+        if version > len(migrations()):
+            raise SchemaError(
+                f"{self.path} was made by a newer orch (its schema is version {version}, this orch knows"
+                f" {len(migrations())}): use the newer orch; the file was left untouched"
+            )
+        return int(version)
+
+    @staticmethod
+    def _identity(connection: apsw.Connection) -> tuple[int, int, int]:
+        """The version and application cells of a file, and how many things are in it."""
+        row: Any = connection.execute(
+            "select (select user_version from pragma_user_version),"
+            " (select application_id from pragma_application_id), (select count(*) from sqlite_schema)"
+        ).fetchall()[0]
+        return row[0], row[1], row[2]
+
+    def _wait(self, calls: int) -> bool:
+        # Short random sleeps instead of SQLite's growing ones: nobody waits long while others come and go.
+        now = clock.monotonic()
+        if calls == 0:
+            self._busy_since = now
+        elif now - self._busy_since > self._busy_timeout:
+            return False
+        clock.sleep(random.uniform(0.0002, 0.002))
+        return True
+
+    def _check_owner(self) -> None:
+        if os.getpid() != self._pid:
+            raise OrchError("this queue was opened by another process: open it again after a fork")
+
+    def _translated(self, error: Exception) -> OrchError:
+        match error:
+            case OverflowError():
+                return OrchError("a number is too large for the database (64 bits)")
+            case UnicodeEncodeError():
+                return OrchError("a text holds half of a surrogate pair and cannot be stored")
+            case apsw.BusyError() | apsw.LockedError():
+                return Busy(f"{self.path} was locked by others for more than {self._busy_timeout:g} s; try again")
+            case apsw.NotADBError():
+                return SchemaError(f"{self.path} is not a database; it was left untouched")
+            case apsw.CorruptError():
+                return SchemaError(f"{self.path} is damaged ({error}): restore it from a backup")
+            case apsw.FullError():
+                return StorageError(f"the disk is full: {self.path} cannot grow; free space and run again")
+            case apsw.ReadOnlyError():
+                return StorageError(f"{self.path} is read-only for this user")
+            case apsw.CantOpenError():
+                return StorageError(f"{self.path} cannot be opened: check that its folder exists and may be written")
+            case apsw.IOError():
+                return StorageError(f"{self.path} cannot be read or written ({error})")
+            case apsw.ConstraintError() if "illegal move" in str(error):
+                return Conflict(str(error))
+            case apsw.ThreadingViolationError():
+                return OrchError("one connection was used by two threads at once: open the queue in each thread")
+        return OrchError(f"{self.path}: {error}")
+
+
+class _Transaction:
+    """``begin immediate`` … ``commit``; a nested one joins the outer one."""
+
+    __slots__ = ("_database", "_durable")
+
+    def __init__(self, database: SQLite, durable: bool) -> None:
+        self._database = database
+        self._durable = durable
+
+    def __enter__(self) -> None:
+        database = self._database
+        if database._depth == 0:
+            if self._durable:
+                self._execute("pragma synchronous = full")
+            self._execute("begin immediate")
+        database._depth += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        database = self._database
+        database._depth -= 1
+        if database._depth:
+            return
+        try:
+            if kind is None:
+                self._execute("commit")
+        finally:
+            # Some errors (a full disk) have rolled back already.
+            if database._connection.in_transaction:
+                self._execute("rollback")
+            if self._durable:
+                self._execute("pragma synchronous = normal")
+
+    def _execute(self, sql: str) -> None:
+        try:
+            self._database._connection.execute(sql)
+        except apsw.Error as error:
+            raise self._database._translated(error) from error

@@ -1,0 +1,384 @@
+"""One fire, from hygiene to the one note upward.
+
+`fire` is the list of its steps; their order is the design. Whatever ends it, the fire is closed with exactly one note:
+by itself, or by the next hygiene when it could not.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from types import FrameType
+
+from orch import clock, notify, pool, processes, rollup as rollups
+from orch.barrier import SLACK, Gathered, Progress, barrier
+from orch.errors import Held, OrchError, Refused, Stopped
+from orch.hygiene import Ground, Swept, look, recover, sweep
+from orch.limits import Limits
+from orch.modes import Mode
+from orch.notify import Posted
+from orch.plan import Plan, Snapshot, by_backlog
+from orch.queue import Queue
+from orch.records import Fire, Note
+from orch.rollup import Rollup
+from orch.worker import Seat, sit
+
+# Fires whose measured durations the decision looks at.
+_MEASURED_FIRES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What a fire needs to know of the project it works for.
+
+    ``zone`` is the IANA name of the zone whose calendar day the daily cap counts; ``folder`` is where functions are
+    imported from and commands run; ``state`` holds the outputs.
+    """
+
+    database: str
+    folder: str
+    state: str
+    modes: Mapping[str, Mode]
+    limits: Limits = field(default_factory=Limits)
+    zone: str = "UTC"
+    sinks: Sequence[str] = ("file:.orch/notes.md",)
+    durability: str = "adds"
+    start_method: str = "forkserver"
+    expected_interval_hours: float = 4.0
+    grace_minutes: float = 30.0
+
+    @property
+    def ground(self) -> Ground:
+        return Ground(self.modes, self.limits, self.database, self.state)
+
+
+@dataclass(slots=True)
+class Fired:
+    """How a fire went: its record, its rollup, its note, and where the note went."""
+
+    fire: Fire
+    rollup: Rollup
+    note: Note
+    posted: list[Posted] = field(default_factory=list)
+
+
+def fire(
+    queue: Queue,
+    project: Project,
+    *,
+    slot: str | None = None,
+    decide: Callable[[Snapshot], Plan] = by_backlog,
+    report: Callable[[Progress], None] = lambda _: None,
+) -> Fired:
+    """Run one fire of a project. `report` is told of the progress, a few times a second.
+
+    `Held` when another fire runs, `Refused` by the daily cap or when everything is paused; nothing was started then.
+    `Stopped` when a signal ended it: what ran is given back, and the note is written all the same.
+    """
+    opened = open_fire(queue, project, slot)
+    swept, plan, gathered = Swept(), Plan(), Gathered()
+    with _Signals() as signals:
+        try:
+            swept = _hygiene(queue, project, opened, report)
+            plan = _decide(queue, project, opened, decide, report)
+            gathered = _drain(queue, project, opened, plan, report, signals)
+            report(Progress("rollup"))
+            queue.ledger.stamp(opened.id, "rollup")
+            # Known to this fire already: its note can say which tasks have had their last start.
+            recover(queue, project.ground, Swept())
+            fired = _close(queue, project, opened, _ending(gathered, plan), swept, plan, gathered)
+        except Exception as error:
+            # A surprise, or a storage that gave up: the note says so if it can be stored at all.
+            problem = str(error) if isinstance(error, OrchError) else f"{type(error).__name__}: {error}"
+            _close(queue, project, opened, "broke", swept, plan, gathered, error=problem)
+            raise
+        trim(queue)
+        fired.posted = notify.deliver(queue, project.folder)
+    if signals.caught is not None:
+        name = signal.Signals(signals.caught).name
+        raise Stopped(f"fire {opened.id} was stopped by {name}; what ran was given back", signals.caught)
+    return fired
+
+
+def open_fire(queue: Queue, project: Project, slot: str | None = None) -> Fire:
+    """Open a fire in one transaction: no other one alive, the day's cap not reached, the slot free.
+
+    A fire that died is closed first, with its own note.
+    """
+    now = clock.now()
+    zone = clock.zone(project.zone)
+    with queue.transaction(durable=True):
+        close_dead_fires(queue, project)
+        for running in queue.ledger.fires_open():
+            raise Held(f"fire {running.id} is running (pid {running.pid} on {running.host}, since {running.opened_at})")
+        if any(pause.mode == "*" for pause in queue.pauses()):
+            raise Refused("everything is paused: 'orch resume --all' ends that")
+        day = clock.day(now, zone)
+        cap = project.limits.daily_fires
+        if queue.ledger.fires_on(day) >= cap:
+            reset = clock.next_midnight(now, zone)
+            raise Refused(
+                f"the cap of {cap} fires a day is reached for {day}; it resets at {reset.isoformat(timespec='minutes')}"
+            )
+        id = queue.ledger.open_fire(processes.myself(), day=day, slot=slot)
+        opened = queue.ledger.fire(id)
+    assert opened is not None
+    return opened
+
+
+def close_dead_fires(queue: Queue, project: Project) -> list[int]:
+    """Close fires whose process is gone, each with its own note: their numbers."""
+    closed = []
+    with queue.transaction():
+        for opened in queue.ledger.fires_open():
+            if _is_gone(opened, project.limits):
+                error = f"its process (pid {opened.pid}) was gone in the phase {opened.phase}"
+                _close(queue, project, opened, "died", Swept(), _stored_plan(opened), Gathered(), error=error)
+                closed.append(opened.id)
+    return closed
+
+
+@dataclass(slots=True)
+class Between:
+    """What a sweep between fires did."""
+
+    swept: Swept
+    closed: list[int]
+    posted: list[Posted]
+
+
+def between_fires(queue: Queue, project: Project) -> Between:
+    """The sweep from cron: the fire's own hygiene, and whatever notes are still on their way."""
+    closed = close_dead_fires(queue, project)
+    swept = sweep(queue, project.ground)
+    trim(queue)
+    return Between(swept, closed, notify.deliver(queue, project.folder))
+
+
+@dataclass(slots=True)
+class Rehearsal:
+    """What a fire would do now: what its hygiene would find, and its plan."""
+
+    missing: int
+    overdue: int
+    stale: int
+    crashed: int
+    due: int
+    plan: Plan
+    seats: list[Seat]
+
+
+def rehearse(queue: Queue, project: Project, *, decide: Callable[[Snapshot], Plan] = by_backlog) -> Rehearsal:
+    """Look and decide as a fire would; nothing is written and nothing is started."""
+    findings = look(queue, project.ground)
+    plan = decide(snapshot(queue, project))
+    return Rehearsal(
+        missing=len(findings.missing),
+        overdue=len(findings.overdue),
+        stale=len(findings.stale),
+        crashed=len(findings.crashed),
+        due=sum(queue.due()),
+        plan=plan,
+        seats=seats_of(plan, project, fire=0),
+    )
+
+
+def snapshot(queue: Queue, project: Project) -> Snapshot:
+    """The state of the queue as a decider sees it."""
+    return Snapshot(
+        backlog=queue.backlog(),
+        modes=project.modes,
+        paused=frozenset(pause.mode for pause in queue.pauses()),
+        seconds=_measured(queue),
+        limits=project.limits,
+    )
+
+
+def seats_of(plan: Plan, project: Project, *, fire: int) -> list[Seat]:
+    """One seat for each worker that was granted, the caps of its mode before those of the fire."""
+    seats: list[Seat] = []
+    now = clock.now()
+    for name, count in plan.granted.items():
+        mode = project.modes[name]
+        minutes = mode.wall_clock_minutes or project.limits.wall_clock_minutes
+        for _ in range(count):
+            seats.append(
+                Seat(
+                    number=len(seats) + 1,
+                    mode=mode,
+                    task_cap=mode.task_cap or project.limits.task_cap,
+                    until=clock.stamp(clock.after(now, minutes * 60)),
+                    fire=fire,
+                    database=project.database,
+                    durability=project.durability,
+                    project=project.folder,
+                    state=project.state,
+                    limits=project.limits,
+                )
+            )
+    return seats[: project.limits.max_pool]
+
+
+def trim(queue: Queue) -> bool:
+    """Give the log's disk space back when nobody is using it; False when somebody was in the way."""
+    truncate = getattr(queue.database, "truncate_wal", None)
+    return bool(truncate()) if truncate else True
+
+
+# The steps
+
+
+def _hygiene(queue: Queue, project: Project, opened: Fire, report: Callable[[Progress], None]) -> Swept:
+    report(Progress("hygiene"))
+    queue.ledger.stamp(opened.id, "hygiene")
+    return sweep(queue, project.ground)
+
+
+def _decide(
+    queue: Queue,
+    project: Project,
+    opened: Fire,
+    decide: Callable[[Snapshot], Plan],
+    report: Callable[[Progress], None],
+) -> Plan:
+    report(Progress("decide"))
+    queue.ledger.stamp(opened.id, "decide")
+    plan = decide(snapshot(queue, project))
+    queue.ledger.store_plan(opened.id, json.dumps(asdict(plan)))
+    return plan
+
+
+def _drain(
+    queue: Queue,
+    project: Project,
+    opened: Fire,
+    plan: Plan,
+    report: Callable[[Progress], None],
+    signals: _Signals,
+) -> Gathered:
+    """Fan out and wait. Without a seat no pool is started."""
+    seats = seats_of(plan, project, fire=opened.id)
+    if not seats or signals.caught is not None:
+        return Gathered(stopped=signals.caught is not None)
+    report(Progress("fan_out"))
+    queue.ledger.stamp(opened.id, "fan_out")
+    crew = pool.Crew(sit, len(seats), start_method=project.start_method)
+    try:
+        for seat in seats:
+            crew.seat(seat.number, seat)
+        queue.ledger.stamp(opened.id, "barrier")
+        last = max(clock.moment(seat.until) for seat in seats)
+        return barrier(
+            queue,
+            opened,
+            project.ground,
+            crew,
+            seats,
+            until=clock.after(last, SLACK + 2 * project.limits.grace_sec),
+            planned=_planned(queue, seats),
+            report=report,
+            stopping=lambda: signals.caught is not None,
+        )
+    finally:
+        crew.disband()
+
+
+def _close(
+    queue: Queue,
+    project: Project,
+    opened: Fire,
+    ending: str,
+    swept: Swept,
+    plan: Plan,
+    gathered: Gathered,
+    *,
+    error: str | None = None,
+) -> Fired:
+    """The rollup, the fire's end and its one note, in one transaction."""
+    with queue.transaction(durable=True):
+        rollup = rollups.collect(
+            queue,
+            opened,
+            ending=ending,
+            known=list(project.modes),
+            swept=swept,
+            plan=plan,
+            gathered=gathered,
+            error=error,
+        )
+        if queue.ledger.close_fire(opened.id, ending=ending, rollup=rollup.as_json()):
+            queue.ledger.write_note(
+                opened.id,
+                title=rollups.title(rollup),
+                body=rollups.body(rollup),
+                quiet=rollup.quiet,
+                sinks=list(project.sinks),
+            )
+        closed, note = queue.ledger.fire(opened.id), queue.ledger.note_of(opened.id)
+    assert closed is not None
+    assert note is not None
+    return Fired(closed, rollup, note)
+
+
+def _is_gone(opened: Fire, limits: Limits) -> bool:
+    """Whether a fire's process is dead or, where it cannot be seen from here, has been silent for too long."""
+    alive = processes.is_alive(opened.process)
+    if alive is None:
+        age = clock.seconds_between(opened.opened_at, clock.stamp(clock.now()))
+        return age > max(limits.stale_hours * 3600, limits.wall_clock_minutes * 120)
+    return not alive
+
+
+def _ending(gathered: Gathered, plan: Plan) -> str:
+    if gathered.stopped:
+        return "stopped"
+    return "passed" if plan.granted else "idle"
+
+
+def _stored_plan(opened: Fire) -> Plan:
+    return Plan(**json.loads(opened.plan)) if opened.plan else Plan()
+
+
+def _measured(queue: Queue) -> dict[str, float]:
+    """Seconds a task by mode, as the last fires measured them."""
+    seconds: dict[str, float] = {}
+    ended: dict[str, int] = {}
+    for past in queue.ledger.fires(_MEASURED_FIRES):
+        if past.rollup is None:
+            continue
+        for tally in rollups.read_back(past.rollup).tallies:
+            seconds[tally.mode] = seconds.get(tally.mode, 0.0) + tally.seconds
+            ended[tally.mode] = ended.get(tally.mode, 0) + tally.done + tally.failed
+    return {mode: seconds[mode] / count for mode, count in ended.items() if count}
+
+
+def _planned(queue: Queue, seats: Sequence[Seat]) -> int:
+    """How many tasks the seats can drain at the most."""
+    caps: dict[str, int] = {}
+    for seat in seats:
+        caps[seat.mode.name] = caps.get(seat.mode.name, 0) + seat.task_cap
+    return sum(min(caps.get(backlog.mode, 0), backlog.ready) for backlog in queue.backlog())
+
+
+class _Signals:
+    """TERM, INT and HUP are noted and obeyed at the barrier; outside the main thread they are left alone."""
+
+    def __init__(self) -> None:
+        self.caught: int | None = None
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> _Signals:
+        if threading.current_thread() is threading.main_thread():
+            for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                self._before[signum] = signal.signal(signum, self._catch)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)  # type: ignore[arg-type]
+
+    def _catch(self, signum: int, frame: FrameType | None) -> None:
+        self.caught = signum

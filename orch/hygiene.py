@@ -1,0 +1,170 @@
+"""Cleaning up after the dead: the first phase of every fire, and all of a sweep between fires.
+
+`look` finds what is wrong and changes nothing; `sweep` mends it. Running it again changes nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from orch import clock, processes
+from orch.limits import Limits
+from orch.modes import Mode
+from orch.outcomes import Evidence
+from orch.queue import Queue
+from orch.records import Task, Worker
+from orch.states import State
+from orch.work import output
+
+# The parent enforces a deadline first; a sweep only when nobody did.
+OVERDUE_SLACK = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where hygiene works: the project's modes and limits, the database's path and the state folder."""
+
+    modes: Mapping[str, Mode]
+    limits: Limits
+    database: str
+    state: str
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a look found: workers that are gone or past their time, claims nobody stands behind, and what is due."""
+
+    missing: list[Worker] = field(default_factory=list)
+    overdue: list[Worker] = field(default_factory=list)
+    stale: list[Task] = field(default_factory=list)
+    crashed: list[Task] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Swept:
+    """What a sweep did, as counts of tasks and workers; ``left`` describes processes that could not be ended."""
+
+    missing: int = 0
+    ended: int = 0
+    crashed: int = 0
+    retried: int = 0
+    failed: int = 0
+    promoted: int = 0
+    expired: int = 0
+    left: list[str] = field(default_factory=list)
+
+    @property
+    def anything(self) -> bool:
+        counts = self.missing, self.ended, self.crashed, self.retried, self.failed, self.promoted, self.expired
+        return any(counts) or bool(self.left)
+
+
+def sweep(queue: Queue, ground: Ground) -> Swept:
+    """Release what the dead hold and recover what crashed: the steps in the order in which they build on each other."""
+    swept = Swept()
+    findings = look(queue, ground)
+    reap_stranded_runs(queue, ground, findings, swept)
+    release_stale_claims(queue, findings, swept)
+    recover(queue, ground, swept)
+    promote(queue, swept)
+    queue.store_totals()
+    return swept
+
+
+def look(queue: Queue, ground: Ground) -> Findings:
+    """Judge every worker and every claim; changes nothing."""
+    findings = Findings()
+    now = clock.stamp(clock.now())
+    judged: dict[int, bool | None] = {}
+    for worker in queue.ledger.present():
+        judged[worker.id] = alive = processes.is_alive(worker.process)
+        if alive is False:
+            findings.missing.append(worker)
+        elif alive and worker.deadline_at and clock.seconds_between(worker.deadline_at, now) > _slack(ground):
+            findings.overdue.append(worker)
+    handled = {worker.id for worker in (*findings.missing, *findings.overdue)}
+    for task in queue.owned():
+        if task.state == State.CRASHED:
+            findings.crashed.append(task)
+        elif task.owner not in handled and _is_stale(queue, ground, task, now, judged):
+            findings.stale.append(task)
+    return findings
+
+
+def reap_stranded_runs(queue: Queue, ground: Ground, findings: Findings, swept: Swept) -> None:
+    """End what dead workers left running and workers past every deadline; their tasks crash."""
+    for worker in findings.missing:
+        swept.missing += 1
+        swept.crashed += bury(queue, ground, worker, "missing", "the worker died", swept.left)
+    for worker in findings.overdue:
+        swept.ended += 1
+        swept.left += processes.end_tree(worker.process, ground.limits.grace_sec)
+        swept.crashed += bury(queue, ground, worker, "wall_clock", "wall_clock", swept.left)
+
+
+def bury(queue: Queue, ground: Ground, worker: Worker, ending: str, reason: str, left: list[str]) -> int:
+    """A worker is gone: end what it left running, keep its last words, and let its tasks crash. How many did."""
+    left += processes.end_marked(worker.id, ground.database, ground.limits.grace_sec)
+    crashed = 0
+    for task in queue.owned(worker.id):
+        if queue.crash(task, reason, evidence=last_words(ground, worker, task)):
+            crashed += 1
+    queue.ledger.retire(worker.id, ending)
+    return crashed
+
+
+def last_words(ground: Ground, worker: Worker, task: Task) -> Evidence:
+    """What a dead worker's function had written, kept as the output of the attempt that it died in."""
+    try:
+        name = output.salvage(ground.state, worker.id, task.id, task.attempts, ground.limits.output_cap)
+    except OSError:
+        name = None
+    return Evidence(output=name)
+
+
+def release_stale_claims(queue: Queue, findings: Findings, swept: Swept) -> None:
+    """Claims without a sign of life for too long, whose owner cannot be judged otherwise, crash."""
+    for task in findings.stale:
+        swept.crashed += queue.crash(task, "stale: no sign of life from its owner")
+
+
+def recover(queue: Queue, ground: Ground, swept: Swept) -> None:
+    """Crashed tasks go up the retry ladder, or fail when their starts are spent."""
+    for task in queue.owned():
+        if task.state != State.CRASHED:
+            continue
+        state = queue.recover(task, ground.limits.retries)
+        swept.retried += state is State.RETRY_PENDING
+        swept.failed += state is State.FAILED
+
+
+def promote(queue: Queue, swept: Swept) -> None:
+    """What is due becomes claimable, what has expired fails; in bounded steps, so that others get their turn."""
+    while True:
+        moved, ended = queue.promote(limit=1000)
+        swept.promoted += moved
+        swept.expired += ended
+        if moved < 1000 and ended < 1000:
+            return
+
+
+def _slack(ground: Ground) -> float:
+    return OVERDUE_SLACK + ground.limits.grace_sec
+
+
+def _is_stale(queue: Queue, ground: Ground, task: Task, now: str, judged: dict[int, bool | None]) -> bool:
+    if task.owner is not None and task.owner not in judged and _has_ended(queue, task.owner):
+        return True
+    mode = ground.modes.get(task.mode)
+    hours = ground.limits.stale_hours if mode is None or mode.stale_hours is None else mode.stale_hours
+    # A healthy long task is never released by age: its own deadline comes first.
+    if task.deadline_at is not None and task.deadline_at > now:
+        return False
+    return clock.seconds_between(task.last_sign, now) > hours * 3600
+
+
+def _has_ended(queue: Queue, owner: int) -> bool:
+    """Whether an owner's record is gone or closed: nobody can stand behind its claims any more."""
+    worker = queue.ledger.worker(owner)
+    return worker is None or worker.ended_at is not None

@@ -1,0 +1,190 @@
+"""The verbs on everything but tasks: workers, fires, and the notes with their way to the sinks."""
+
+from __future__ import annotations
+
+from orch import clock
+from orch.database import Database
+from orch.records import Delivery, Fire, Note, Process, Tally, Worker
+
+
+class Ledger:
+    """Who worked when: it shares the queue's connection, so that its verbs can join the queue's transactions."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    # Workers
+
+    def enrol(
+        self,
+        process: Process,
+        *,
+        fire: int | None = None,
+        seat: int | None = None,
+        mode: str | None = None,
+        task_cap: int | None = None,
+        until: str | None = None,
+    ) -> int | None:
+        """A worker begins in `process`, until a stamp at the most; the id by which it owns its claims.
+
+        None: that seat of the fire was taken by another process.
+        """
+        with self.database.transaction():
+            rows = self.database.run(
+                "enrol",
+                fire=fire,
+                seat=seat,
+                mode=mode,
+                host=process.host,
+                boot=process.boot,
+                pid=process.pid,
+                started=process.started,
+                task_cap=task_cap,
+                now=clock.stamp(clock.now()),
+                deadline=until,
+            )
+        return int(rows[0][0]) if rows else None
+
+    def retire(self, worker: int, ending: str) -> bool:
+        """A worker ended, or was found missing; False when its end was known already."""
+        with self.database.transaction():
+            return bool(self.database.run("retire", id=worker, ending=ending, now=clock.stamp(clock.now())))
+
+    def count_lost(self, worker: int) -> None:
+        """One of this worker's answers came too late."""
+        with self.database.transaction():
+            self.database.run("count_lost", id=worker)
+
+    def worker(self, id: int) -> Worker | None:
+        rows = self.database.run("worker", id=id)
+        return Worker(*rows[0]) if rows else None
+
+    def present(self) -> list[Worker]:
+        """The workers whose end is not known."""
+        return [Worker(*row) for row in self.database.run("workers_present")]
+
+    def crew(self, fire: int) -> list[Worker]:
+        """Every worker that a fire had."""
+        return [Worker(*row) for row in self.database.run("workers_of", fire=fire)]
+
+    def claims_of(self, worker: Worker) -> int:
+        """How many tasks a worker has claimed."""
+        return int(self.database.run("claims_of", worker=worker.id, fire=worker.fire)[0][0])
+
+    # Fires
+
+    def open_fire(self, process: Process, *, day: str, slot: str | None = None) -> int:
+        """A fire begins; whether it may is judged by the caller, in the same transaction."""
+        rows = self.database.run(
+            "open_fire",
+            day=day,
+            slot=slot,
+            host=process.host,
+            boot=process.boot,
+            pid=process.pid,
+            started=process.started,
+            now=clock.stamp(clock.now()),
+        )
+        return int(rows[0][0])
+
+    def stamp(self, fire: int, phase: str) -> bool:
+        """A phase of a fire begins; False when the fire was closed by somebody else."""
+        with self.database.transaction():
+            return bool(self.database.run("stamp_fire", id=fire, phase=phase, now=clock.stamp(clock.now())))
+
+    def store_plan(self, fire: int, plan: str) -> None:
+        with self.database.transaction():
+            self.database.run("store_plan", id=fire, plan=plan)
+
+    def close_fire(self, fire: int, *, ending: str, rollup: str) -> bool:
+        """A fire ends, and what it put off may be tried again; False when it was closed already."""
+        with self.database.transaction():
+            rows = self.database.run("close_fire", id=fire, ending=ending, rollup=rollup, now=clock.stamp(clock.now()))
+            if rows:
+                self.database.run("unhold", fire=fire)
+        return bool(rows)
+
+    def fires_open(self) -> list[Fire]:
+        return [Fire(*row) for row in self.database.run("fires_open")]
+
+    def fire(self, id: int) -> Fire | None:
+        rows = self.database.run("fire", id=id)
+        return Fire(*rows[0]) if rows else None
+
+    def fires(self, limit: int = 20) -> list[Fire]:
+        """The newest fires first."""
+        return [Fire(*row) for row in self.database.run("fires", limit=limit)]
+
+    def last_success(self, endings: tuple[str, str]) -> tuple[int, str] | None:
+        """The newest fire that ended in one of two ways: its number and when it was closed."""
+        rows = self.database.run("last_success", one=endings[0], other=endings[1])
+        return (rows[0][0], rows[0][1]) if rows else None
+
+    def made_at(self) -> str:
+        """When the queue was made."""
+        return str(self.database.run("made_at")[0][0])
+
+    def fires_on(self, day: str) -> int:
+        """How many fires a calendar day has had."""
+        return int(self.database.run("fires_today", day=day)[0][0])
+
+    def tallies(self, fire: Fire) -> dict[str, Tally]:
+        """What the attempts of a fire came to, counted in the event log."""
+        found = {row[0]: Tally(*row) for row in self.database.run("tally", fire=fire.id, first_event=fire.first_event)}
+        for mode, began, ended in self.database.run("spans_of", fire=fire.id, first_event=fire.first_event):
+            found[mode].seconds += clock.seconds_between(began, ended)
+        return found
+
+    def ended_since(self, fire: Fire, event: int) -> list[tuple[str, int, int]]:
+        """Ends of a fire's attempts behind an event: the state reached, how many, and the newest event of them."""
+        rows = self.database.run("ended_since", fire=fire.id, since=event)
+        return [(state, count, last) for state, count, last in rows]
+
+    def failures(self, fire: Fire) -> list[tuple[int, str, str, str]]:
+        """Attempts of a fire that did not succeed: task, mode, the state that they ended in, and why."""
+        rows = self.database.run("failures", fire=fire.id, first_event=fire.first_event)
+        return [(task, mode, state, why) for task, mode, state, why in rows]
+
+    def spent(self, fire: Fire) -> list[tuple[int, str, str]]:
+        """Tasks whose last start was lost while the fire ran: task, mode, and why."""
+        rows = self.database.run("spent_retries", first_event=fire.first_event)
+        return [(task, mode, why or "") for task, mode, why in rows]
+
+    # Notes
+
+    def write_note(self, fire: int, *, title: str, body: str, quiet: bool, sinks: list[str]) -> int:
+        """Store the one note of a fire and what sinks it is to reach (none when it is quiet)."""
+        with self.database.transaction():
+            rows = self.database.run(
+                "write_note", fire=fire, title=title, body=body, quiet=int(quiet), now=clock.stamp(clock.now())
+            )
+            for sink in [] if quiet else sinks:
+                self.database.run("post_note", note=rows[0][0], sink=sink)
+        return int(rows[0][0])
+
+    def notes(self, limit: int = 20) -> list[Note]:
+        """The newest notes first."""
+        return [Note(*row) for row in self.database.run("notes", limit=limit)]
+
+    def note_of(self, fire: int) -> Note | None:
+        rows = self.database.run("note_of", fire=fire)
+        return Note(*rows[0]) if rows else None
+
+    def outbox(self) -> list[tuple[Delivery, Note]]:
+        """Notes that have not reached a sink, oldest first."""
+        return [
+            (Delivery(note, sink, tries, at, error), Note(note, fire, created, title, body, 0))
+            for note, sink, tries, at, error, fire, created, title, body in self.database.run("deliveries_open")
+        ]
+
+    def try_delivery(self, delivery: Delivery) -> int:
+        """Count a try before it happens: its number, or 0 when the note was delivered in the meantime."""
+        with self.database.transaction():
+            rows = self.database.run("try_delivery", note=delivery.note, sink=delivery.sink)
+        return int(rows[0][0]) if rows else 0
+
+    def end_delivery(self, delivery: Delivery, error: str | None) -> None:
+        """A try is over: delivered, or failed with `error` and open for the next try."""
+        at = clock.stamp(clock.now()) if error is None else None
+        with self.database.transaction():
+            self.database.run("end_delivery", note=delivery.note, sink=delivery.sink, delivered_at=at, error=error)

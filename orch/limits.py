@@ -1,0 +1,41 @@
+"""The caps that are built before any fan-out, with the defaults of the pattern that they come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often and how soon a task that crashed, stalled or timed out is started again.
+
+    ``max_attempts`` counts starts, whichever way they ended: 0 and 1 both mean one start. Times are in seconds.
+    """
+
+    max_attempts: int = 3
+    backoff_base_sec: float = 30.0
+    backoff_multiplier: float = 1.5
+    backoff_max_sec: float = 3600.0
+    jitter: float = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The caps of a fire. The parent enforces every one of them; a cap that is hit is recorded by its name.
+
+    ``task_cap`` and ``wall_clock_minutes`` bound one worker, ``max_pool`` the workers alive in one fire,
+    ``daily_fires`` the fires of a calendar day, ``stale_hours`` how long a claim without a sign of life is left to an
+    owner that cannot be judged otherwise. ``not_now_delay`` is the wait in seconds after a task said "not now",
+    ``grace_sec`` the time between asking a process to end and killing it.
+    """
+
+    task_cap: int = 25
+    wall_clock_minutes: float = 15.0
+    max_pool: int = 12
+    daily_fires: int = 6
+    stale_hours: float = 6.0
+    not_now_delay: float = 60.0
+    grace_sec: float = 5.0
+    heartbeat_interval: float = 30.0
+    output_cap: int = 1_048_576
+    retries: Retries = Retries()

@@ -1,0 +1,524 @@
+"""The verbs on tasks: everything that adds, claims, moves or reads one.
+
+Each verb is one transaction, and every write by an owner carries the claim's number (``attempts``) as a fencing token:
+a claim that was lost in the meantime changes nothing, and the verb says so by returning False. Inside
+``with queue.transaction():`` several verbs make one.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from orch import backoff, clock, jsontext, modes
+from orch.database import Database
+from orch.errors import Conflict, NotFound, UsageError
+from orch.ledger import Ledger
+from orch.limits import Retries
+from orch.outcomes import NOTHING, Evidence
+from orch.records import Added, Attempt, Backlog, Event, NewTask, Pause, Task
+from orch.states import OWNED, State
+
+# Due tasks that one claim moves at the most, so that a claim stays short behind a million of them.
+PROMOTE_BATCH = 100
+_EVERYTHING = 2**62
+
+
+class Queue:
+    """A queue in an open database. `by` signs the moves that this process makes."""
+
+    def __init__(self, database: Database, *, by: str = "library") -> None:
+        self.database = database
+        self.ledger = Ledger(database)
+        self.by = by
+
+    @classmethod
+    def open(cls, path: str, *, create: bool = False, durability: str = "adds", by: str = "library") -> Queue:
+        """Open the queue in the file `path`; with `create`, make it when it is missing or empty.
+
+        `NotFound` when it is missing, `SchemaError` when the file is not a queue or is newer than this program.
+        """
+        from orch.database.sqlite import SQLite
+
+        return cls(SQLite(path, create=create, durability=durability), by=by)
+
+    def transaction(self, *, durable: bool = False) -> AbstractContextManager[None]:
+        """Several verbs as one transaction; it holds the write lock from its beginning."""
+        return self.database.transaction(durable=durable)
+
+    def close(self) -> None:
+        self.database.close()
+
+    def __enter__(self) -> Queue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Putting in
+
+    def add(
+        self,
+        mode: str,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        priority: int = 0,
+        at: datetime.datetime | None = None,
+        delay: float | None = None,
+        timeout: float | None = None,
+        ttl: float | None = None,
+        after: Iterable[int | str] = (),
+    ) -> Added:
+        """Add one task of `mode`; `payload` is anything JSON can hold (None: an empty object).
+
+        `priority` runs from -100 to 100, higher first. It is not claimed before `at`, or before `delay` seconds have
+        passed, nor before every task in `after` (ids or keys) is done. It fails as expired when it has not begun after
+        `ttl` seconds; `timeout` bounds one attempt in seconds. A `key` is unique for the life of the queue: the same
+        key with the same payload is the same task, with another one it is a `Conflict`.
+        """
+        now = clock.now()
+        if delay is not None:
+            at = clock.after(now, delay)
+        new = NewTask(
+            mode=mode,
+            payload=jsontext.dump({} if payload is None else payload),
+            key=key,
+            priority=priority,
+            due_at=None if at is None else clock.stamp(at),
+            expires_at=None if ttl is None else clock.stamp(clock.after(now, ttl)),
+            timeout=timeout,
+            after=tuple(str(name) for name in after),
+        )
+        return self.add_many([new])[0]
+
+    def add_many(self, tasks: Iterable[NewTask]) -> list[Added]:
+        """Add tasks in one transaction: all of them, or none when one is refused. Answers in the order given.
+
+        The payloads must be JSON text that was checked (`orch.jsontext`).
+        """
+        news = list(tasks)
+        now = clock.stamp(clock.now())
+        for new in news:
+            _check_new(new)
+            if new.due_at is not None and new.due_at <= now:
+                new.due_at = None
+        added: list[Added] = []
+        plain: list[NewTask] = []
+        with self.transaction(durable=True):
+            for new in news:
+                if len(news) > 1 and new.key is None and not new.after:
+                    plain.append(new)
+                    continue
+                added += self._add_plain(plain, now)
+                plain = []
+                added.append(self._add_one(new, now))
+            added += self._add_plain(plain, now)
+        return added
+
+    def _add_plain(self, news: Sequence[NewTask], now: str) -> list[Added]:
+        if not news:
+            return []
+        rows = [
+            {
+                "mode": new.mode,
+                "priority": new.priority,
+                "due_at": new.due_at,
+                "expires_at": new.expires_at,
+                "timeout": new.timeout,
+                "now": now,
+                "by": self.by,
+                "payload": new.payload,
+            }
+            for new in news
+        ]
+        self.database.run("add_plain", rows)
+        # Ids of one transaction follow each other: nobody else can add in between.
+        last = int(self.database.run("last_task")[0][0])
+        return [Added(id, True) for id in range(last - len(news) + 1, last + 1)]
+
+    def _add_one(self, new: NewTask, now: str) -> Added:
+        run = self.database.run
+        if new.key is not None:
+            for id, mode, payload in run("find_key", key=new.key):
+                if mode == new.mode and jsontext.same(payload, new.payload):
+                    return Added(id, False)
+                raise Conflict(
+                    f"the key {new.key!r} stands for task {id} already, with another"
+                    f" {'payload' if mode == new.mode else 'mode'}: choose another key, or look at 'orch show {id}'"
+                )
+        needs = self._resolve(new.after)
+        id = run(
+            "add",
+            mode=new.mode,
+            priority=new.priority,
+            key=new.key,
+            due_at=new.due_at,
+            expires_at=new.expires_at,
+            timeout=new.timeout,
+            blocked=sum(not met for _, _, met in needs),
+            now=now,
+            by=self.by,
+        )[0][0]
+        run("add_payload", task=id, payload=new.payload)
+        for name, need, met in needs:
+            run("add_dependency", task=id, named=name, needs=need, met=met)
+            if need is not None:
+                run("mark_needed", id=need)
+        if new.key is not None and run("name_dependency", id=id, key=new.key):
+            run("mark_needed", id=id)
+        return Added(id, True)
+
+    def _resolve(self, names: Iterable[str]) -> list[tuple[str, int | None, int]]:
+        """What a task is to wait for: each name with its task's id (None when unknown yet) and whether that is done."""
+        found: dict[int | str, tuple[str, int | None, int]] = {}
+        for name in names:
+            number = int(name) if name.isascii() and name.isdigit() and len(name) < 19 else 0
+            rows = self.database.run("find_needed", named=name, id=number)
+            if rows:
+                found[rows[0][0]] = (name, rows[0][0], rows[0][1])
+            else:
+                found[name] = (name, None, 0)
+        return list(found.values())
+
+    # Taking and doing
+
+    def claim(
+        self,
+        mode: str,
+        *,
+        batch: int = 1,
+        worker: int | None = None,
+        start: bool = True,
+        timeout: float | None = None,
+        until: str | None = None,
+    ) -> list[Task]:
+        """Take up to `batch` of the next tasks of `mode`: highest priority first, then oldest.
+
+        With `start` they are processing at once, else claimed. `worker` is the owner's id from `Ledger.enrol`; without
+        one the claim is judged by its age alone. `timeout` (seconds, the task's own comes first) and `until` (a stamp)
+        bound each attempt. An empty list: nothing to claim, or the mode is paused.
+        """
+        now = clock.now()
+        promotable, expired, claimable = self.database.run("look", now=clock.stamp(now), mode=mode)[0]
+        # A look costs no lock: idle workers do not disturb those who write.
+        if not (promotable or expired or claimable):
+            return []
+        with self.transaction():
+            tasks = self._claim(mode, batch, worker, start, timeout, until, now)
+        if len(tasks) > 1:
+            tasks.sort(key=lambda task: (-task.priority, task.id))
+        return tasks
+
+    def start(self, task: Task, *, timeout: float | None = None, until: str | None = None) -> bool:
+        """A claimed task's labour begins; False when the claim is lost. Limits as in `claim`."""
+        now = clock.now()
+        seconds = task.timeout if task.timeout is not None else timeout
+        task.deadline_at = until if seconds is None else _earlier(until, clock.stamp(clock.after(now, seconds)))
+        return self._fenced("start", task, now, deadline=task.deadline_at)
+
+    def heartbeat(self, task: Task) -> bool:
+        """A sign of life; False when the claim is lost and the labour can stop."""
+        rows = self.database.run("heartbeat", id=task.id, attempts=task.attempts, now=clock.stamp(clock.now()))
+        return bool(rows)
+
+    def finish(self, task: Task, result: str | None = None, evidence: Evidence = NOTHING) -> bool:
+        """The task is done, with a result as JSON text; False when the claim is lost and nothing was changed."""
+        with self.transaction():
+            return self._finish(task, result, evidence, clock.stamp(clock.now()))
+
+    def finish_and_claim(
+        self,
+        task: Task,
+        result: str | None = None,
+        evidence: Evidence = NOTHING,
+        *,
+        timeout: float | None = None,
+        until: str | None = None,
+    ) -> tuple[bool, Task | None]:
+        """Finish one task and claim the next of its mode for the same owner in one transaction.
+
+        Whether the finish counted, and the next task. Limits as in `claim`.
+        """
+        now = clock.now()
+        with self.transaction():
+            kept = self._finish(task, result, evidence, clock.stamp(now))
+            tasks = self._claim(task.mode, 1, task.owner, True, timeout, until, now)
+        return kept, tasks[0] if tasks else None
+
+    def fail(self, task: Task, error: str, *, evidence: Evidence = NOTHING, retries: Retries | None = None) -> bool:
+        """The task failed in an orderly way; with `retries` it is tried again later while any are left.
+
+        False when the claim is lost and nothing was changed.
+        """
+        now = clock.now()
+        state, due_at, count = State.FAILED, None, task.retry_count
+        if retries is not None:
+            state, due_at, count = _ladder(retries, task.retry_count + 1, now)
+        with self.transaction():
+            kept = self._fenced("fail", task, now, state=state.value, due_at=due_at, retry_count=count, reason="failed")
+            if kept:
+                self._keep(task, None, error, evidence)
+        return kept
+
+    def crash(self, task: Task, reason: str, *, error: str | None = None, evidence: Evidence = NOTHING) -> bool:
+        """The owner is dead, stalled or out of time. False when the claim had ended by then."""
+        with self.transaction():
+            kept = self._fenced("crash", task, clock.now(), reason=reason)
+            if kept and (error is not None or evidence is not NOTHING):
+                self._keep(task, None, error or reason, evidence)
+        return kept
+
+    def release(self, task: Task, reason: str, *, delay: float | None = None, fire: int | None = None) -> bool:
+        """Give a task back unharmed, due again after `delay` seconds and not before `fire` has ended."""
+        now = clock.now()
+        due_at = None if delay is None else clock.stamp(clock.after(now, delay))
+        held = fire if delay is not None else None
+        return self._fenced("release", task, now, due_at=due_at, held=held, reason=reason)
+
+    # Recovering
+
+    def recover(self, task: Task, retries: Retries) -> State | None:
+        """A crashed task goes up the retry ladder, or fails when its starts are spent. None: somebody else moved it.
+
+        The backoff counts from the owner's last sign of life, so what was stranded long ago is due at once.
+        """
+        since = clock.moment(task.last_sign)
+        state, due_at, count = _ladder(retries, task.retry_count + 1, since)
+        reason = task.reason
+        if state is State.FAILED:
+            reason = f"{task.reason}; {count} of {max(1, retries.max_attempts)} starts were lost that way"
+        kept = self._fenced(
+            "recover", task, clock.now(), state=state.value, due_at=due_at, retry_count=count, reason=reason
+        )
+        return state if kept else None
+
+    def promote(self, *, limit: int = _EVERYTHING) -> tuple[int, int]:
+        """Make what is due claimable and fail what has expired, up to `limit` each: how many of both."""
+        now = clock.stamp(clock.now())
+        if not any(self.database.run("due", now=now)[0]):
+            return 0, 0
+        with self.transaction():
+            return self._promote(now, limit)
+
+    def due(self) -> tuple[int, int]:
+        """How many tasks promote would make claimable now, and how many would expire."""
+        promotable, expired = self.database.run("count_due", now=clock.stamp(clock.now()))[0]
+        return promotable, expired
+
+    # What a person does
+
+    def requeue(self, id: int, reason: str = "requeued") -> Task:
+        """Make an ended or crashed task claimable again with fresh retries; `Conflict` when it has not ended."""
+        with self.transaction(durable=True):
+            rows = self.database.run("requeue", id=id, now=clock.stamp(clock.now()), by=self.by, reason=reason)
+            task = self.task(id)
+        if not rows:
+            raise Conflict(f"task {id} is {task.state}: only a failed, crashed or done task can be queued again")
+        return task
+
+    def cancel(self, id: int) -> tuple[Task, bool]:
+        """Fail a task that has not ended, for the reason ``cancelled``: the task before the move, and if it ran.
+
+        `Conflict` when it has ended. A running one must be killed by the caller; its late answer changes nothing.
+        """
+        with self.transaction(durable=True):
+            task = self.task(id)
+            if not self._fenced("cancel", task, clock.now()):
+                raise Conflict(f"task {id} is {task.state}: there is nothing left to cancel")
+        return task, task.state in OWNED
+
+    def pause(self, mode: str, reason: str | None = None) -> None:
+        """Let nobody claim from a mode (``*``: from any) until it is resumed; what runs goes on."""
+        with self.transaction(durable=True):
+            self.database.run("pause", mode=mode, now=clock.stamp(clock.now()), by=self.by, reason=reason)
+
+    def resume(self, mode: str) -> list[str]:
+        """End the pause of a mode (``*``: every pause). The modes that were paused."""
+        with self.transaction(durable=True):
+            return [row[0] for row in self.database.run("resume", mode=mode)]
+
+    def pauses(self) -> list[Pause]:
+        return [Pause(*row) for row in self.database.run("pauses")]
+
+    # Looking
+
+    def task(self, id: int) -> Task:
+        """One task; `NotFound` when there is none of that id."""
+        rows = self.database.run("task", id=id) if abs(id) < 2**63 else []
+        if not rows:
+            raise NotFound(f"no task {id}")
+        return Task(*rows[0])
+
+    def find(self, name: str) -> Task:
+        """The task of a key or, where no key is named so, of an id; `NotFound` when there is none."""
+        (_, id, _), *_ = self._resolve([name])
+        if id is None:
+            raise NotFound(f"no task has the id or key {name!r}: see 'orch list'")
+        return self.task(id)
+
+    def tasks(
+        self,
+        *,
+        mode: str | None = None,
+        states: Iterable[State] | None = None,
+        limit: int = 50,
+        before: int | None = None,
+    ) -> list[Task]:
+        """The newest tasks first, at most `limit`, of one mode, in some states, with ids below `before`."""
+        wanted = None if states is None else set(states)
+        edge = {"mode": mode, "limit": limit, "before": _EVERYTHING if before is None else before}
+        if wanted == {State.FAILED}:
+            return [Task(*row) for row in self.database.run("tasks_failed", **edge)]
+        names = None if wanted is None else "," + ",".join(state.value for state in wanted) + ","
+        return [Task(*row) for row in self.database.run("tasks", states=names, **edge)]
+
+    def owned(self, worker: int | None = None) -> list[Task]:
+        """The tasks that a worker owns now; without one, all that anybody owns and those that crashed."""
+        if worker is not None:
+            return [Task(*row) for row in self.database.run("tasks_of", owner=worker)]
+        return [Task(*row) for row in self.database.run("tasks_owned")]
+
+    def events(self, id: int) -> list[Event]:
+        return [Event(*row) for row in self.database.run("events", task=id)]
+
+    def attempts(self, id: int) -> list[Attempt]:
+        return [Attempt(*row) for row in self.database.run("attempts", task=id)]
+
+    def needs(self, id: int) -> list[tuple[str, int | None, bool]]:
+        """What a task waits for: the name that was given, that task's id if it exists, and whether it is done."""
+        return [(name, need, bool(met)) for name, need, met in self.database.run("dependencies", task=id)]
+
+    def stuck(self, limit: int = 20) -> list[tuple[int, str, int | None, str | None]]:
+        """Tasks that wait for one that is unknown or failed: the task, the name, and that one's id and state."""
+        return [(task, name, id, state) for task, name, id, state in self.database.run("blocked", limit=limit)]
+
+    def backlog(self) -> list[Backlog]:
+        """What waits and runs, a record a mode, read from the indexes of live tasks alone."""
+        modes_: dict[str, Backlog] = {}
+        for mode, kind, count, oldest, priority in self.database.run("backlog"):
+            record = modes_.setdefault(mode, Backlog(mode))
+            setattr(record, kind, getattr(record, kind) + count)
+            if kind == "ready":
+                record.oldest_at, record.top_priority = oldest, priority
+        return [modes_[mode] for mode in sorted(modes_)]
+
+    def totals(self) -> dict[str, dict[State, int]]:
+        """How many tasks of each mode are done and failed."""
+        found: dict[str, dict[State, int]] = {}
+        for mode, state, count in self.database.run("totals"):
+            found.setdefault(mode, {})[State(state)] = count
+        return found
+
+    def store_totals(self) -> None:
+        """Note the totals down as far as the event log reaches, so that the next look reads only what is new."""
+        if self.database.run("last_event") == self.database.run("totals_mark"):
+            return
+        with self.transaction():
+            for mode, state, count in self.database.run("totals"):
+                self.database.run("store_total", mode=mode, state=state, count=count)
+            self.database.run("mark_totals")
+
+    # Inside
+
+    def _claim(
+        self,
+        mode: str,
+        batch: int,
+        worker: int | None,
+        start: bool,
+        timeout: float | None,
+        until: str | None,
+        now: datetime.datetime,
+    ) -> list[Task]:
+        """The claim itself, inside a transaction, after what is due has been made claimable."""
+        run = self.database.run
+        stamp = clock.stamp(now)
+        self._promote(stamp, PROMOTE_BATCH)
+        deadline = until if timeout is None else _earlier(until, clock.stamp(clock.after(now, timeout)))
+        state = (State.PROCESSING if start else State.CLAIMED).value
+        by = self._sign(worker)
+        tasks = []
+        for id, priority, key, attempts, retry_count, own_timeout, expires_at, created_at, payload in run(
+            "claim", mode=mode, batch=batch, state=state, owner=worker, deadline=deadline, now=stamp, by=by
+        ):
+            task_deadline = deadline
+            if own_timeout is not None:
+                task_deadline = _earlier(until, clock.stamp(clock.after(now, own_timeout)))
+                run("set_deadline", id=id, attempts=attempts, deadline=task_deadline)
+            tasks.append(
+                Task(
+                    id, mode, state, priority, key, attempts, retry_count, worker, None, 0, own_timeout, task_deadline,
+                    stamp, None, expires_at, created_at, stamp, by, None, payload,
+                )
+            )  # fmt: skip
+        return tasks
+
+    def _finish(self, task: Task, result: str | None, evidence: Evidence, stamp: str) -> bool:
+        """The finish itself, inside a transaction."""
+        run = self.database.run
+        rows = run("finish", id=task.id, attempts=task.attempts, now=stamp, by=self._sign(task.owner))
+        if not rows:
+            return False
+        self._keep(task, result, None, evidence)
+        if rows[0][0]:
+            run("unblock", id=task.id)
+            run("meet", id=task.id)
+        return True
+
+    def _promote(self, stamp: str, limit: int) -> tuple[int, int]:
+        promotable, expired = self.database.run("due", now=stamp)[0]
+        if not (promotable or expired):
+            return 0, 0
+        ended = self.database.run("expire", now=stamp, by=self.by, batch=limit) if expired else []
+        moved = self.database.run("promote", now=stamp, by=self.by, batch=limit) if promotable else []
+        return len(moved), len(ended)
+
+    def _sign(self, worker: int | None) -> str:
+        return self.by if worker is None else f"w{worker}"
+
+    def _fenced(self, move: str, task: Task, now: datetime.datetime, **params: Any) -> bool:
+        """One move of one claim: whether that claim still stood."""
+        with self.transaction():
+            rows = self.database.run(
+                move, id=task.id, attempts=task.attempts, now=clock.stamp(now), by=self.by, **params
+            )
+        return bool(rows)
+
+    def _keep(self, task: Task, result: str | None, error: str | None, evidence: Evidence) -> None:
+        if result is None and error is None and evidence is NOTHING:
+            return
+        self.database.run(
+            "outcome",
+            task=task.id,
+            attempt=task.attempts,
+            result=result,
+            error=error,
+            exit_code=evidence.exit_code,
+            output=evidence.output,
+        )
+
+
+def _ladder(retries: Retries, count: int, since: datetime.datetime) -> tuple[State, str | None, int]:
+    """Where a task stands after its retry number `count`: the state, when it is due, and that number."""
+    if backoff.spent(retries, count):
+        return State.FAILED, None, count
+    return State.RETRY_PENDING, clock.stamp(clock.after(since, backoff.delay(retries, count))), count
+
+
+def _earlier(one: str | None, other: str) -> str:
+    return other if one is None else min(one, other)
+
+
+def _check_new(new: NewTask) -> None:
+    modes.check_name(new.mode)
+    if not -100 <= new.priority <= 100:
+        raise UsageError(f"priority {new.priority} is out of range: -100 to 100, higher goes first")
+    if new.timeout is not None and not 0 < new.timeout < float("inf"):
+        raise UsageError(f"timeout {new.timeout} must be a number of seconds above 0")
+    if new.key is not None and (not new.key or len(new.key) > 500 or not new.key.isprintable()):
+        raise UsageError(f"{new.key!r} cannot be a key: use 1 to 500 printable characters")
+    if new.key is not None and new.key in new.after:
+        raise UsageError(f"the task {new.key!r} cannot wait for itself")

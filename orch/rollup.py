@@ -1,0 +1,297 @@
+"""What a fire came to: counted in the database, put into one record, and worded as the one note upward."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from orch.barrier import Gathered
+from orch.hygiene import Swept
+from orch.plan import Plan
+from orch.queue import Queue
+from orch.records import Backlog, FailureGroup, Fire, Tally
+
+_NAMED_TASKS = 5
+
+
+@dataclass(slots=True)
+class Rollup:
+    """One fire in figures. ``cuts`` are pairs of a cap's name and what it cut; ``unknown`` counts tasks by mode."""
+
+    fire: int
+    ending: str
+    tallies: list[Tally] = field(default_factory=list)
+    failures: list[FailureGroup] = field(default_factory=list)
+    spent: list[tuple[int, str, str]] = field(default_factory=list)
+    swept: Swept = field(default_factory=Swept)
+    plan: Plan = field(default_factory=Plan)
+    cuts: list[tuple[str, str]] = field(default_factory=list)
+    waiting: list[Backlog] = field(default_factory=list)
+    unknown: dict[str, int] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+    paused: list[str] = field(default_factory=list)
+    stuck: list[tuple[int, str, int | None, str | None]] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    lost: int = 0
+    seats: int = 0
+    error: str | None = None
+
+    @property
+    def drained(self) -> int:
+        return sum(tally.done for tally in self.tallies)
+
+    @property
+    def failed(self) -> int:
+        """Tasks that failed for good in this fire."""
+        return sum(tally.failed for tally in self.tallies) + len(self.spent)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing happened that anybody has to read of."""
+        return not (
+            self.tallies
+            or self.swept.anything
+            or self.cuts
+            or self.unknown
+            or self.broken
+            or self.stuck
+            or self.missing
+            or self.left
+            or self.error
+        )
+
+    def as_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), ensure_ascii=True)
+
+
+def read_back(text: str) -> Rollup:
+    """A stored rollup as a record again."""
+    raw: dict[str, Any] = json.loads(text)
+    raw["tallies"] = [Tally(**tally) for tally in raw["tallies"]]
+    raw["failures"] = [FailureGroup(**group) for group in raw["failures"]]
+    raw["waiting"] = [Backlog(**backlog) for backlog in raw["waiting"]]
+    raw["swept"] = Swept(**raw["swept"])
+    raw["plan"] = Plan(**raw["plan"])
+    for name in ("spent", "cuts", "stuck"):
+        raw[name] = [tuple(item) for item in raw[name]]
+    return Rollup(**raw)
+
+
+def collect(
+    queue: Queue,
+    fire: Fire,
+    *,
+    ending: str,
+    known: Sequence[str] | None,
+    swept: Swept | None = None,
+    plan: Plan | None = None,
+    gathered: Gathered | None = None,
+    error: str | None = None,
+) -> Rollup:
+    """Count a fire's attempts and look at what waits; `known` names the modes that this project has (None: any)."""
+    plan = plan or Plan()
+    gathered = gathered or Gathered()
+    crew = queue.ledger.crew(fire.id)
+    tallies = list(queue.ledger.tallies(fire).values())
+    waiting = queue.backlog()
+    paused = [pause.mode for pause in queue.pauses()]
+    rollup = Rollup(
+        fire=fire.id,
+        ending=ending,
+        tallies=tallies,
+        failures=_grouped(queue.ledger.failures(fire)),
+        spent=queue.ledger.spent(fire),
+        swept=swept or Swept(),
+        plan=plan,
+        waiting=waiting,
+        broken=gathered.broken,
+        paused=paused,
+        stuck=queue.stuck(),
+        missing=gathered.missing,
+        left=gathered.left,
+        lost=sum(worker.lost for worker in crew),
+        seats=len(crew),
+        error=error,
+    )
+    if known is not None:
+        rollup.unknown = {
+            backlog.mode: backlog.ready for backlog in waiting if backlog.ready and backlog.mode not in known
+        }
+    rollup.cuts = [*plan.cuts, *_worker_cuts(gathered, rollup)]
+    return rollup
+
+
+def _worker_cuts(gathered: Gathered, rollup: Rollup) -> list[tuple[str, str]]:
+    """Caps that ended workers, where that left anything undone."""
+    cuts = []
+    ready = sum(backlog.ready for backlog in rollup.waiting if backlog.mode in rollup.plan.granted)
+    if gathered.cut.get("task_cap") and ready:
+        cuts.append(("task_cap", f"ended {gathered.cut['task_cap']} workers; {_tasks(ready)} left for the next fire"))
+    if gathered.cut.get("wall_clock"):
+        cuts.append(("wall_clock", f"ended {_count(gathered.cut['wall_clock'], 'worker')}"))
+    if gathered.unstarted:
+        cuts.append(("wall_clock", f"{_count(gathered.unstarted, 'seat')} never began"))
+    return cuts
+
+
+def _grouped(failures: Sequence[tuple[int, str, str, str]]) -> list[FailureGroup]:
+    """Equal failures as one line each, the most frequent first; numbers and paths that differ do not make two."""
+    groups: dict[tuple[str, str], FailureGroup] = {}
+    for task, mode, _, why in failures:
+        alike = (mode, re.sub(r"0x[0-9a-fA-F]+|\d+|(?:/[^\s:'\"]+)+", "#", why))
+        group = groups.setdefault(alike, FailureGroup(mode, why, 0))
+        group.count += 1
+        if task not in group.tasks and len(group.tasks) < _NAMED_TASKS:
+            group.tasks.append(task)
+    return sorted(groups.values(), key=lambda group: -group.count)
+
+
+# The note
+
+
+def title(rollup: Rollup) -> str:
+    """One line: how the fire went."""
+    if rollup.ending not in ("passed", "idle"):
+        return f"Fire {rollup.fire} {rollup.ending}: {_outcome(rollup)}"
+    return f"Fire {rollup.fire}: {_outcome(rollup)}"
+
+
+def needs_a_person(rollup: Rollup) -> str | None:
+    """The one thing to look at first, if there is any."""
+    if rollup.error:
+        return f"the fire broke: {rollup.error}"
+    for mode, why in rollup.broken.items():
+        return f"mode {mode} cannot work: {why}"
+    if rollup.left:
+        return f"processes that could not be ended: {', '.join(rollup.left)}"
+    for mode, count in rollup.unknown.items():
+        return f"{_tasks(count)} wait for mode {mode}, which orch.toml does not name"
+    for task, mode, why in rollup.spent:
+        return f"task {task} ({mode}) failed for good: {why}; 'orch show {task}'"
+    for task, name, _, state in rollup.stuck:
+        return f"task {task} waits for {name}, which {'failed' if state else 'does not exist'}"
+    if rollup.failures and any(tally.failed for tally in rollup.tallies):
+        group = rollup.failures[0]
+        return f"{_count(rollup.failed, 'task')} failed, most often: {group.error or 'no reason given'}"
+    return None
+
+
+def body(rollup: Rollup) -> str:
+    """The whole note as Markdown."""
+    lines = [f"## {title(rollup)}", ""]
+    person = needs_a_person(rollup)
+    if person:
+        lines += [f"**Needs a person:** {_line(person)}", ""]
+    sections = [_failed(rollup), _drained(rollup), _cut(rollup), _recovered(rollup), _waiting(rollup)]
+    for section in sections:
+        if section:
+            lines += [*section, ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _failed(rollup: Rollup) -> list[str]:
+    lines = []
+    for group in rollup.failures:
+        tasks = ", ".join(str(task) for task in group.tasks) + (", …" if group.count > len(group.tasks) else "")
+        lines.append(f"- {group.mode}: {group.count} × {_line(group.error) or 'no reason given'} (task {tasks})")
+    lines += [f"- {mode}: task {task} failed for good: {_line(why)}" for task, mode, why in rollup.spent]
+    lines += [f"- {mode} cannot work: {_line(why)}" for mode, why in rollup.broken.items()]
+    lines += [f"- worker {_line(worker)}" for worker in rollup.missing]
+    if rollup.lost:
+        lines.append(f"- {_count(rollup.lost, 'answer')} came after the claim was lost, and changed nothing")
+    if rollup.left:
+        lines.append(f"- still running: {', '.join(rollup.left)}")
+    return ["Failed:", *lines] if lines else []
+
+
+def _drained(rollup: Rollup) -> list[str]:
+    lines = []
+    for tally in rollup.tallies:
+        parts = [f"{tally.done} done"]
+        for count, word in (
+            (tally.failed, "failed"),
+            (tally.retried, "to be retried"),
+            (tally.crashed, "crashed"),
+            (tally.released, "given back"),
+        ):
+            if count:
+                parts.append(f"{count} {word}")
+        lines.append(f"- {tally.mode}: {', '.join(parts)} ({tally.seconds:.1f} s of work)")
+    return ["Drained:", *lines] if lines else []
+
+
+def _cut(rollup: Rollup) -> list[str]:
+    lines = [f"- {cap}: {_line(what)}" for cap, what in rollup.cuts]
+    return ["Cut by a cap:", *lines] if lines else []
+
+
+def _recovered(rollup: Rollup) -> list[str]:
+    swept = rollup.swept
+    told = [
+        (swept.missing, "worker was missing", "workers were missing"),
+        (swept.ended, "worker was past its time", "workers were past their time"),
+        (swept.crashed, "task had no live owner", "tasks had no live owner"),
+        (swept.retried, "task is to be retried", "tasks are to be retried"),
+        (swept.failed, "task failed for good", "tasks failed for good"),
+        (swept.promoted, "task became due", "tasks became due"),
+        (swept.expired, "task expired", "tasks expired"),
+    ]
+    lines = [f"- {count} {one if count == 1 else many}" for count, one, many in told if count]
+    return ["Recovered first:", *lines] if lines else []
+
+
+def _waiting(rollup: Rollup) -> list[str]:
+    lines = []
+    for backlog in rollup.waiting:
+        parts = []
+        for count, word in (
+            (backlog.ready, "ready"),
+            (backlog.delayed, "delayed"),
+            (backlog.retrying, "to be retried"),
+            (backlog.blocked, "waiting for another task"),
+            (backlog.running, "claimed"),
+            (backlog.crashed, "crashed"),
+        ):
+            if count:
+                parts.append(f"{count} {word}")
+        notes = []
+        if backlog.mode in rollup.unknown:
+            notes.append("not in orch.toml")
+        if backlog.mode in rollup.paused or "*" in rollup.paused:
+            notes.append("paused")
+        remark = f" ({'; '.join(notes)})" if notes else ""
+        lines.append(f"- {backlog.mode}: {', '.join(parts)}{remark}")
+    for task, name, id, state in rollup.stuck:
+        what = f"task {id}, which {state}" if id else "which does not exist"
+        lines.append(f"- task {task} waits for {name}: {what}")
+    return ["Still waiting:", *lines] if lines else []
+
+
+def _outcome(rollup: Rollup) -> str:
+    if not (rollup.tallies or rollup.spent):
+        return "nothing was drained"
+    parts = [f"{rollup.drained} done"]
+    if rollup.failed:
+        parts.append(f"{rollup.failed} failed")
+    again = sum(tally.retried + tally.crashed for tally in rollup.tallies) - len(rollup.spent)
+    if again > 0:
+        parts.append(f"{again} to be retried")
+    return ", ".join(parts)
+
+
+def _line(text: str) -> str:
+    """A text from outside as part of one line: control characters shown, never obeyed."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)[:500]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _tasks(number: int) -> str:
+    return _count(number, "task")

@@ -1,0 +1,184 @@
+"""Where a project lies and how it is set up: the only reader of environment variables and of ``orch.toml``.
+
+Flags beat the environment, the environment beats the file, the file beats the defaults. `locate` reads as little as an
+``add`` needs; `load` checks everything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from orch import clock
+from orch.errors import NotFound, UsageError
+from orch.limits import Limits, Retries
+from orch.modes import RUN, Mode, check_name
+
+if TYPE_CHECKING:
+    from orch.fires import Project
+
+CONFIG_NAME = "orch.toml"
+STATE_NAME = ".orch"
+DATABASE_NAME = "orch.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where things lie, as absolute paths: the settings file (None without one), the project, the database, the state.
+
+    ``raw`` is the file's content, not checked yet.
+    """
+
+    config: str | None
+    folder: str
+    database: str
+    state: str
+    raw: Mapping[str, Any]
+
+    @property
+    def durability(self) -> str:
+        return str(self._table("queue").get("durability", "adds"))
+
+    @property
+    def zone(self) -> str:
+        found = self.raw.get("zone")
+        return found if isinstance(found, str) else machine_zone()
+
+    def names_mode(self, mode: str) -> bool:
+        """Whether the file has a table for the mode."""
+        return mode == RUN or mode in self._table("modes")
+
+    def _table(self, name: str) -> Mapping[str, Any]:
+        found = self.raw.get(name, {})
+        return found if isinstance(found, dict) else {}
+
+
+def locate(database: str | None = None, config: str | None = None) -> Place:
+    """Find the project from the working folder upward, or as the flags or the environment say.
+
+    `NotFound` when there is neither a settings file nor a database to go by.
+    """
+    config = config or os.environ.get("ORCH_CONFIG") or None
+    database = database or os.environ.get("ORCH_DB") or None
+    if config is None:
+        config = _search(os.getcwd())
+    elif not os.path.isfile(config):
+        raise NotFound(f"no settings file {config}: 'orch init' makes one")
+    if config is None and database is None:
+        raise NotFound(f"no {CONFIG_NAME} here or in a folder above: run 'orch init' first, or name a queue with --db")
+    raw = {} if config is None else read_toml(config)
+    if database is not None and "://" in database:
+        raise UsageError(f"{database}: only a path to an SQLite file is supported so far")
+    return _place(None if config is None else os.path.abspath(config), database, raw)
+
+
+def _place(config: str | None, database: str | None, raw: Mapping[str, Any]) -> Place:
+    folder = os.path.dirname(config) if config else None
+    if database is None:
+        assert folder is not None
+        queue = raw.get("queue", {})
+        named = queue.get("database") if isinstance(queue, dict) else None
+        database = os.path.join(folder, named if isinstance(named, str) else os.path.join(STATE_NAME, DATABASE_NAME))
+    database = os.path.abspath(database)
+    beside = os.path.dirname(database)
+    state = beside if os.path.basename(database) == DATABASE_NAME else f"{database}.files"
+    if folder is None:
+        folder = os.path.dirname(beside) if os.path.basename(beside) == STATE_NAME else beside
+    return Place(config, folder, database, state, raw)
+
+
+def read_toml(path: str) -> dict[str, Any]:
+    """The content of a TOML file; `UsageError` names the file and the line."""
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def load(place: Place, flags: Mapping[str, Any] | None = None) -> Project:
+    """The whole project, checked: `UsageError` names the file, the key, and what is wrong.
+
+    `flags` are limits by name that beat the environment and the file; None stands for "not given".
+    """
+    from orch.fires import Project
+    from orch.settings_schema import check
+
+    checked = check(place.raw, place.config or "the defaults")
+    limits = _limits(checked.limits, checked.orchestrator, flags or {})
+    zone = checked.zone or machine_zone()
+    clock.zone(zone)
+    modes = {name: Mode(name=check_name(name), **table) for name, table in checked.modes.items()}
+    modes.setdefault(RUN, Mode(RUN))
+    sinks = checked.sinks
+    return Project(
+        database=place.database,
+        folder=place.folder,
+        state=place.state,
+        modes=modes,
+        limits=limits,
+        zone=zone,
+        sinks=[f"file:{os.path.join(place.state, 'notes.md')}"] if sinks is None else sinks,
+        durability=checked.durability,
+        start_method=checked.start_method,
+        **checked.watchdog,
+    )
+
+
+def _limits(table: Mapping[str, Any], orchestrator: Mapping[str, Any], flags: Mapping[str, Any]) -> Limits:
+    retries = Retries(
+        **{name.removeprefix("retry_"): value for name, value in orchestrator.items() if name.startswith("retry_")}
+    )
+    others = {name: value for name, value in orchestrator.items() if not name.startswith("retry_")}
+    limits = Limits(**{**table, **others}, retries=retries)
+    given = {name: value for name, value in flags.items() if value is not None}
+    return replace(limits, **{**_environment_limits(), **given})
+
+
+def _environment_limits() -> dict[str, Any]:
+    """Limits from the environment: ``ORCH_MAX_POOL=4`` and so on."""
+    found: dict[str, Any] = {}
+    for field in fields(Limits):
+        text = os.environ.get(f"ORCH_{field.name.upper()}")
+        if text is None or field.name == "retries":
+            continue
+        kind: Any = type(field.default)
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not 0 <= value < float("inf"):
+            what = "a whole number" if kind is int else "a number"
+            raise UsageError(f"ORCH_{field.name.upper()}={text!r} is not {what} of 0 or more")
+        found[field.name] = value
+    return found
+
+
+def _search(folder: str) -> str | None:
+    while True:
+        path = os.path.join(folder, CONFIG_NAME)
+        if os.path.isfile(path):
+            return path
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+
+
+def machine_zone() -> str:
+    """The IANA name of this machine's time zone, as far as it can be told; else UTC."""
+    named = os.environ.get("TZ", "").removeprefix(":")
+    if "/" in named and not named.startswith("/"):
+        return named
+    try:
+        target = os.path.realpath("/etc/localtime")
+    except OSError:
+        return "UTC"
+    _, found, name = target.partition("/zoneinfo/")
+    return name.removeprefix("posix/").removeprefix("right/") if found and name not in ("Etc/UTC", "UCT") else "UTC"

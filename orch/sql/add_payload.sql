@@ -1,0 +1,2 @@
+-- move: add (its payload)
+insert into payload (task, body) values (:task, :payload)

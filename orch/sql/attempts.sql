@@ -1,0 +1,3 @@
+-- read: the attempts of one task
+select task, attempt, worker, fire, claimed_at, ended_at, outcome, reason, exit_code, error, result, output
+from attempt where task = :task order by attempt

@@ -1,0 +1,2 @@
+-- read: what one task waits for
+select named, needs, met from dependency where task = :task order by named

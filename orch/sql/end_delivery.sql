@@ -1,0 +1,2 @@
+-- write: a delivery succeeded or failed
+update delivery set delivered_at = :delivered_at, error = :error where note = :note and sink = :sink

@@ -1,0 +1,4 @@
+-- move: finish
+update task set state = 'done', updated_at = :now, moved_by = :by, reason = null
+where id = :id and attempts = :attempts and state = 'processing'
+returning needed

@@ -1,0 +1,2 @@
+-- read: the newest task
+select coalesce(max(id), 0) from task

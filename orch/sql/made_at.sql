@@ -1,0 +1,2 @@
+-- read: when the queue was made
+select made_at from origin

@@ -1,0 +1,2 @@
+-- read: the note of one fire
+select id, fire, created_at, title, body, quiet from note where fire = :fire

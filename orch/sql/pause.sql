@@ -1,0 +1,4 @@
+-- write: pause a mode
+insert into pause (mode, paused_at, paused_by, reason) values (:mode, :now, :by, :reason)
+on conflict (mode) do update set paused_at = excluded.paused_at, paused_by = excluded.paused_by,
+    reason = excluded.reason

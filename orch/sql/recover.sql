@@ -1,0 +1,6 @@
+-- move: recover
+update task
+set state = :state, due_at = :due_at, retry_count = :retry_count, owner = null, updated_at = :now, moved_by = :by,
+    reason = :reason
+where id = :id and attempts = :attempts and state = 'crashed'
+returning id

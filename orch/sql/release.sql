@@ -1,0 +1,6 @@
+-- move: release
+update task
+set state = 'incoming', due_at = :due_at, held = :held, owner = null, deadline_at = null, updated_at = :now,
+    moved_by = :by, reason = :reason
+where id = :id and attempts = :attempts and state in ('claimed', 'processing')
+returning id

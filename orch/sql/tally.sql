@@ -1,0 +1,11 @@
+-- read: what the attempts of one fire came to, by mode
+select attempt.mode, count(*),
+    count(*) filter (where outcome = 'done'),
+    count(*) filter (where outcome = 'failed'),
+    count(*) filter (where outcome = 'retry-pending'),
+    count(*) filter (where outcome = 'crashed'),
+    count(*) filter (where outcome = 'incoming')
+from attempt
+where event > :first_event and fire = :fire
+group by attempt.mode
+order by attempt.mode

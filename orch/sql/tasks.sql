@@ -1,0 +1,11 @@
+-- read: the newest tasks, of a mode or state if one is named
+select
+    id, mode, state, priority, key, attempts, retry_count, owner, due_at, blocked, timeout, deadline_at, claimed_at,
+    heartbeat_at, expires_at, created_at, updated_at, moved_by, reason,
+    (select body from payload where payload.task = task.id)
+from task
+where (:mode is null or mode = :mode)
+    and (:states is null or instr(:states, ',' || state || ',') > 0)
+    and id < :before
+order by id desc
+limit :limit

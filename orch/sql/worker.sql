@@ -1,0 +1,2 @@
+-- read: one worker
+select id, fire, seat, mode, host, boot, pid, started, task_cap, enrolled_at, deadline_at, ended_at, ending, lost from worker where id = :id

@@ -1,0 +1,324 @@
+"""What is shown on a screen: pure functions from records to rich renderables.
+
+Text that comes from tasks or files is always a `Text`, never markup, with its control characters escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
+
+from orch.barrier import Progress
+from orch.fires import Between, Rehearsal
+from orch.records import Attempt, Event, Fire, Note, Task
+from orch.rollup import Rollup, needs_a_person, read_back
+from orch.standing import ModeStanding, Standing
+
+_BAR = 24
+_STYLES = {
+    "done": "green",
+    "failed": "red",
+    "crashed": "red",
+    "processing": "cyan",
+    "claimed": "cyan",
+    "retry-pending": "yellow",
+}
+
+
+def plain(text: object, style: str = "") -> Text:
+    """Any text exactly as it is; what would steer the terminal is shown instead of obeyed."""
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
+    return Text(shown, style=style, no_wrap=False)
+
+
+def tasks(found: Sequence[Task]) -> RenderableType:
+    """A table of tasks."""
+    table = _table("id", "mode", "state", "pri", "attempts", "key", "payload", "why")
+    for task in found:
+        table.add_row(
+            str(task.id),
+            plain(task.mode),
+            _state(task.state),
+            str(task.priority),
+            str(task.attempts),
+            plain(task.key or ""),
+            plain(_short(task.payload_text, 60)),
+            plain(_short(_why(task), 60)),
+        )
+    return table if found else Text("no tasks")
+
+
+def task(
+    found: Task,
+    attempts: Sequence[Attempt],
+    events: Sequence[Event],
+    needs: Sequence[tuple[str, int | None, bool]],
+) -> RenderableType:
+    """One task: its fields, its attempts, and its moves."""
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="bold")
+    facts.add_column()
+    for name, value in (
+        ("task", found.id),
+        ("mode", found.mode),
+        ("state", found.state),
+        ("key", found.key),
+        ("priority", found.priority),
+        ("payload", found.payload_text),
+        ("due", found.due_at),
+        ("waits for", ", ".join(name for name, _, met in needs if not met) or None),
+        ("timeout", None if found.timeout is None else f"{found.timeout:g} s"),
+        ("added", found.created_at),
+        ("why", found.reason),
+        ("result", next((attempt.result for attempt in reversed(attempts) if attempt.result), None)),
+    ):
+        if value is not None:
+            facts.add_row(name, plain(value))
+    tried = _table("attempt", "worker", "fire", "claimed", "ended", "outcome", "exit", "error")
+    for attempt in attempts:
+        tried.add_row(
+            str(attempt.attempt),
+            f"w{attempt.worker}" if attempt.worker else "",
+            str(attempt.fire or ""),
+            attempt.claimed_at,
+            attempt.ended_at or "",
+            _state(attempt.outcome or "processing"),
+            "" if attempt.exit_code is None else str(attempt.exit_code),
+            plain(attempt.error or attempt.reason or ""),
+        )
+    moved = _table("at", "from", "to", "by", "why")
+    for event in events:
+        moved.add_row(
+            event.at,
+            _state(event.old_state),
+            _state(event.new_state),
+            plain(event.moved_by or ""),
+            plain(event.reason or ""),
+        )
+    return Group(facts, *([tried] if attempts else []), *([moved] if events else []))
+
+
+def standing(found: Standing) -> RenderableType:
+    """The whole project: modes with bars, the last fire, and what the caps leave."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for name in ("mode", "", "ready", "later", "running", "done", "failed", ""):
+        table.add_column(name, justify="right" if name in ("ready", "later", "running", "done", "failed") else "left")
+    for mode in found.modes:
+        backlog = mode.backlog
+        later = backlog.delayed + backlog.retrying + backlog.blocked
+        table.add_row(
+            plain(mode.mode),
+            _bar(mode),
+            str(backlog.ready),
+            str(later),
+            str(backlog.running + backlog.crashed),
+            str(mode.done),
+            str(mode.failed),
+            plain(_mode_note(mode), "yellow"),
+        )
+    lines: list[RenderableType] = [table if found.modes else Text("no tasks and no modes yet")]
+    lines.append(_running(found))
+    lines.append(_last(found))
+    lines.append(
+        Text(
+            f"caps: {found.fires_today} of {found.daily_fires} fires used today (resets {found.resets_at}), "
+            f"{found.max_pool} workers a fire, {found.task_cap} tasks and {found.wall_clock_minutes:g} minutes a worker"
+        )
+    )
+    if found.paused:
+        lines.append(Text("everything is paused: 'orch resume --all' ends that", style="yellow"))
+    for task_id, name, _, state in found.stuck:
+        why = "which failed" if state else "which does not exist"
+        lines.append(plain(f"task {task_id} waits for {name}, {why}", "yellow"))
+    if found.undelivered:
+        lines.append(Text(f"{found.undelivered} notes are not delivered yet", style="yellow"))
+    return Group(*lines)
+
+
+def rollup(found: Rollup) -> RenderableType:
+    """The table that ends a fire."""
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", title=Text(f"fire {found.fire}: {found.ending}")
+    )
+    names = ("mode", "seats", "done", "failed", "retry", "crashed", "given back", "seconds", "left")
+    for name in names:
+        table.add_column(name, justify="left" if name == "mode" else "right")
+    left = {backlog.mode: backlog.ready for backlog in found.waiting}
+    for tally in found.tallies:
+        table.add_row(
+            plain(tally.mode),
+            str(found.plan.granted.get(tally.mode, 0)),
+            str(tally.done),
+            Text(str(tally.failed), style="red" if tally.failed else ""),
+            str(tally.retried),
+            str(tally.crashed),
+            str(tally.released),
+            f"{tally.seconds:.1f}",
+            str(left.get(tally.mode, 0)),
+        )
+    lines: list[RenderableType] = [table if found.tallies else Text(f"fire {found.fire}: nothing was drained")]
+    lines += [plain(f"cut by {cap}: {what}", "yellow") for cap, what in found.cuts]
+    lines += [plain(f"missing: {worker}", "red") for worker in found.missing]
+    person = needs_a_person(found)
+    if person:
+        lines.append(plain(f"needs a person: {person}", "bold red"))
+    return Group(*lines)
+
+
+def progress(found: Progress) -> RenderableType:
+    """One line that tells where a running fire is."""
+    if found.phase != "barrier":
+        return Text(f"{found.phase} …")
+    ended = found.drained + found.failed
+    share = ended / found.planned if found.planned else 1.0
+    filled = min(_BAR, round(share * _BAR))
+    line = Text("█" * filled, style="green")
+    line.append("░" * (_BAR - filled), style="dim")
+    line.append(f" {ended} of {found.planned}")
+    if found.failed:
+        line.append(f", {found.failed} failed", style="red")
+    minutes, seconds = divmod(int(found.left_seconds), 60)
+    line.append(f", {found.alive} workers, {minutes}:{seconds:02} left")
+    return line
+
+
+def between(found: Between) -> RenderableType:
+    """What a sweep did."""
+    swept = found.swept
+    told = [(f"fire {fire} had died and was closed") for fire in found.closed]
+    for count, what in (
+        (swept.missing, "missing workers"),
+        (swept.ended, "workers past their time, ended"),
+        (swept.crashed, "tasks without a live owner"),
+        (swept.retried, "tasks to be retried"),
+        (swept.failed, "tasks failed for good"),
+        (swept.promoted, "tasks became due"),
+        (swept.expired, "tasks expired"),
+    ):
+        if count:
+            told.append(f"{count} {what}")
+    told += [f"still running: {process}" for process in swept.left]
+    told += [f"note {posted.note} to {posted.sink}: {posted.error or 'delivered'}" for posted in found.posted]
+    return Group(*(plain(line) for line in told or ["nothing to sweep"]))
+
+
+def rehearsal(found: Rehearsal) -> RenderableType:
+    """What a fire would do."""
+    lines: list[RenderableType] = [hygiene(found)]
+    table = Table(
+        Column("mode"), Column("asked", justify="right"), Column("granted", justify="right"), box=box.SIMPLE_HEAD
+    )
+    for mode, asked in found.plan.asked.items():
+        table.add_row(plain(mode), str(asked), str(found.plan.granted.get(mode, 0)))
+    lines.append(table if found.plan.asked else Text("nothing to drain: no worker would start"))
+    lines += [plain(f"cut by {cap}: {what}", "yellow") for cap, what in found.plan.cuts]
+    return Group(*lines)
+
+
+def hygiene(found: Rehearsal) -> RenderableType:
+    """What the hygiene of a fire, or a sweep, would find."""
+    return Text(
+        f"hygiene would find {found.missing} missing workers, {found.overdue} past their time,"
+        f" {found.stale} stale claims, {found.crashed} crashed tasks, {found.due} due tasks"
+    )
+
+
+def fires(found: Sequence[Fire]) -> RenderableType:
+    """A table of fires."""
+    table = _table("fire", "opened", "ended", "phase", "done", "failed", "needs a person")
+    for fire in found:
+        rolled = read_back(fire.rollup) if fire.rollup else None
+        table.add_row(
+            str(fire.id),
+            fire.opened_at,
+            fire.closed_at or "",
+            fire.phase,
+            str(rolled.drained) if rolled else "",
+            str(rolled.failed) if rolled else "",
+            plain(_short((needs_a_person(rolled) or "") if rolled else "", 80)),
+        )
+    return table if found else Text("no fires yet")
+
+
+def notes(found: Iterable[Note]) -> RenderableType:
+    """Notes one after the other."""
+    texts = [Group(*(plain(line) for line in note.body.splitlines()), "") for note in found]
+    return Group(*texts) if texts else Text("no notes yet")
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for name in names:
+        # An id or a key is never shortened: it is there to be used again.
+        table.add_column(name, overflow="fold", no_wrap=name in ("id", "attempt", "fire", "state"))
+    return table
+
+
+def _state(state: str) -> Text:
+    return Text(state, style=_STYLES.get(state, ""))
+
+
+def _why(task: Task) -> str:
+    if task.blocked:
+        return "waits for another task"
+    if task.due_at:
+        return f"due {task.due_at}"
+    return task.reason or ""
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _bar(mode: ModeStanding) -> Text:
+    """Done, failed, running and waiting as parts of one bar."""
+    backlog = mode.backlog
+    parts = [
+        (mode.done, "green"),
+        (mode.failed, "red"),
+        (backlog.running + backlog.crashed, "cyan"),
+        (backlog.ready + backlog.delayed + backlog.retrying + backlog.blocked, "dim"),
+    ]
+    whole = sum(count for count, _ in parts)
+    bar = Text()
+    room = _BAR
+    for count, style in parts:
+        width = min(room, max(1, round(count / whole * _BAR))) if count else 0
+        bar.append(("░" if style == "dim" else "█") * width, style=style)
+        room -= width
+    return bar
+
+
+def _mode_note(mode: ModeStanding) -> str:
+    notes = []
+    if not mode.known:
+        notes.append("not in orch.toml")
+    if mode.pause:
+        notes.append("paused" + (f": {mode.pause.reason}" if mode.pause.reason else ""))
+    return ", ".join(notes)
+
+
+def _running(found: Standing) -> Text:
+    if found.running is None:
+        return Text("no fire is running" + (f"; {found.workers} workers are alive" if found.workers else ""))
+    return Text(
+        f"fire {found.running.id} is running: {found.running.phase}, {found.workers} workers, pid {found.running.pid}",
+        style="cyan",
+    )
+
+
+def _last(found: Standing) -> Text:
+    if found.last is None:
+        return Text("no fire has ended yet")
+    rolled = read_back(found.last.rollup) if found.last.rollup else None
+    what = f": {rolled.drained} done, {rolled.failed} failed" if rolled else ""
+    line = plain(f"last fire: {found.last.id}, {found.last.phase} at {found.last.closed_at}{what}")
+    person = needs_a_person(rolled) if rolled else None
+    if person:
+        line.append("\n")
+        line.append_text(plain(f"needs a person: {person}", "bold red"))
+    return line

@@ -1,0 +1,163 @@
+"""What a mode does with a task: a function or a command, made into one callable that returns an outcome."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orch import clock, jsontext, processes
+from orch.errors import UsageError
+from orch.limits import Limits
+from orch.modes import RUN, Mode
+from orch.outcomes import Cut, Done, Evidence, Failed, Later, Outcome
+from orch.records import Task
+from orch.work import command, function, output
+
+Labour = Callable[[Task], Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where a worker works: the database's path, the project's folder, the state folder, and who it is.
+
+    ``cut`` gives a reason to end the running command, or None.
+    """
+
+    database: str
+    project: str
+    state: str
+    worker: int
+    fire: int | None
+    limits: Limits
+    cut: Callable[[], str | None]
+
+
+def labour(mode: Mode, bench: Bench) -> Labour:
+    """How tasks of a mode are done here; an `OrchError` when the mode's function cannot be loaded."""
+    if mode.function is not None:
+        return _function_labour(mode, bench)
+    return lambda task: _run_command(mode, bench, task)
+
+
+def _function_labour(mode: Mode, bench: Bench) -> Labour:
+    assert mode.function is not None
+    spool = output.Spool(bench.state, bench.worker, bench.limits.output_cap)
+    loaded = function.load(mode.function, bench.project)
+
+    def do(task: Task) -> Outcome:
+        outcome = function.call(loaded, task)
+        said = _flushed(spool)
+        if not said:
+            return outcome
+        name = output.store(bench.state, output.name_of(task.id, task.attempts), {"out": said})
+        return _with(outcome, Evidence(output=name))
+
+    return do
+
+
+def _flushed(spool: output.Spool) -> bytes:
+    import sys
+
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            continue
+    return spool.take()
+
+
+def _run_command(mode: Mode, bench: Bench, task: Task) -> Outcome:
+    try:
+        words, folder = _words(mode, bench, task)
+        rest = None if task.deadline_at is None else (clock.moment(task.deadline_at) - clock.now()).total_seconds()
+        ran = command.run(
+            words,
+            stdin=_as_json(task).encode(),
+            environment=_environment(bench, task),
+            folder=folder,
+            timeout=rest,
+            cap=bench.limits.output_cap,
+            grace=bench.limits.grace_sec,
+            cut=bench.cut,
+        )
+    except (command.CannotRun, UsageError) as error:
+        return Failed(str(error))
+    streams = {"out": ran.out.content(), "err": ran.err.content()}
+    name = output.store(bench.state, output.name_of(task.id, task.attempts), streams)
+    evidence = Evidence(ran.exit_code, name)
+    if ran.cut:
+        still = f"; still running: {', '.join(ran.left)}" if ran.left else ""
+        return Cut(ran.cut, f"ended for its {ran.cut}{still}", evidence)
+    match ran.exit_code:
+        case 0:
+            return Done(_result(ran.out), evidence)
+        case command.NOT_NOW:
+            return Later(_last_line(ran) or "not now", evidence=evidence)
+    return Failed(f"{command.describe_exit(ran.exit_code)}: {_last_line(ran)}".removesuffix(": "), evidence)
+
+
+def _words(mode: Mode, bench: Bench, task: Task) -> tuple[list[str], str]:
+    """The words of the command and the folder that it runs in."""
+    payload = task.payload
+    if mode.command is not None:
+        folder = mode.folder or ""
+        return command.fill(mode.command, payload), os.path.join(bench.project, folder)
+    words = payload.get("words") if isinstance(payload, dict) else None
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise command.CannotRun(
+            f"a task of the mode {RUN!r} needs a list of words: add it with 'orch add --cmd -- WORDS'"
+        )
+    return words, os.path.join(bench.project, str(payload.get("folder") or ""))
+
+
+def _as_json(task: Task) -> str:
+    """The task as a command reads it; the payload's own text, so that its numbers stay exact."""
+    head = jsontext.dump({"id": task.id, "mode": task.mode, "key": task.key, "attempt": task.attempts})
+    return f'{head[:-1]},"payload":{task.payload_text}}}\n'
+
+
+def _environment(bench: Bench, task: Task) -> dict[str, str]:
+    environment = {
+        **os.environ,
+        processes.DATABASE_MARK: bench.database,
+        processes.WORKER_MARK: str(bench.worker),
+        processes.TASK_MARK: str(task.id),
+        processes.CLAIM_MARK: str(task.attempts),
+    }
+    if bench.fire is not None:
+        environment["ORCH_FIRE"] = str(bench.fire)
+    return environment
+
+
+def _result(out: output.Capture) -> str | None:
+    """A command's standard output as its result: JSON when it is JSON, else the text; None when it said nothing."""
+    text = out.text().strip()
+    if not text:
+        return None
+    if not out.cut and text[0] in '{["-0123456789tfn':
+        try:
+            return jsontext.checked(text, "result")
+        except UsageError:
+            pass
+    return jsontext.dump(text, "result")
+
+
+def _last_line(ran: command.Ran) -> str:
+    for stream in (ran.err, ran.out):
+        lines = stream.text().strip().splitlines()
+        if lines:
+            return lines[-1].strip()[:500]
+    return ""
+
+
+def _with(outcome: Outcome, evidence: Evidence) -> Outcome:
+    match outcome:
+        case Done(result):
+            return Done(result, evidence)
+        case Failed(error):
+            return Failed(error, evidence)
+        case Later(why, retry_after):
+            return Later(why, retry_after, evidence)
+        case Cut(why, error):
+            return Cut(why, error, evidence)

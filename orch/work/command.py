@@ -1,0 +1,228 @@
+"""Work that is a command: the only door to `subprocess`.
+
+A command is a list of words, never a shell line. It leads a process group of its own, gets its standard input and then
+end of file, is waited for itself and not for the end of its output, and is ended with all its descendants when its time
+is over.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orch import clock, jsontext, processes
+from orch.errors import OrchError
+from orch.work.output import Capture
+
+NOT_NOW = 75
+
+_TICK = 0.2
+_PLACE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+
+
+@dataclass(slots=True)
+class Ran:
+    """How a command ended: its exit code (minus the signal's number), its output, and why it was cut, if it was.
+
+    ``left`` describes processes that could not be ended.
+    """
+
+    exit_code: int
+    out: Capture
+    err: Capture
+    cut: str | None
+    left: list[str]
+
+
+class CannotRun(OrchError):
+    """The command could not be started at all."""
+
+
+def fill(words: Sequence[str], payload: Any) -> list[str]:
+    """The words with every ``{field}`` replaced from the payload; each stays one word, ``{{`` and ``}}`` are braces.
+
+    A text stands as it is, any other value as its JSON. `CannotRun` names a field that the payload lacks.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name is None:
+            return match.group(0)[0]
+        if not isinstance(payload, dict) or name not in payload:
+            raise CannotRun(f"the command needs a field {name!r} that the payload does not have")
+        found = payload[name]
+        return found if isinstance(found, str) else jsontext.dump(found)
+
+    return [_PLACE.sub(value, word) for word in words]
+
+
+def run(
+    words: Sequence[str],
+    *,
+    stdin: bytes = b"",
+    environment: Mapping[str, str] | None = None,
+    folder: str | None = None,
+    timeout: float | None = None,
+    cap: int = 1_048_576,
+    grace: float = 5.0,
+    cut: Callable[[], str | None] = lambda: None,
+) -> Ran:
+    """Run a command to its end, or to its `timeout` in seconds, or until `cut` gives a reason to end it.
+
+    `cap` bounds what is kept of each stream, in bytes. `CannotRun` says in words why it could not be started.
+    """
+    child = _start(words, environment, folder)
+    out, err = Capture(cap), Capture(cap)
+    deadline = None if timeout is None else clock.monotonic() + timeout
+    reason = None
+    left: list[str] = []
+    pipes = _Pipes(child, stdin, {child.stdout: out, child.stderr: err})
+    try:
+        while child.poll() is None:
+            rest = _TICK if deadline is None else deadline - clock.monotonic()
+            reason = "timeout" if rest <= 0 else cut()
+            if reason:
+                left = processes.end_group(child.pid, grace)
+                break
+            pipes.pump(min(_TICK, rest))
+        child.wait(_grace_for(grace))
+    except subprocess.TimeoutExpired:
+        left = left or [str(child.pid)]
+    except BaseException:
+        processes.end_group(child.pid, 0)
+        raise
+    finally:
+        # What it had written by then; a grandchild that keeps the pipe open delays nobody.
+        pipes.pump(0)
+        pipes.close()
+    if reason is None and _group_lives(child.pid):
+        left = processes.end_group(child.pid, grace)
+    return Ran(-9 if child.returncode is None else child.returncode, out, err, reason, left)
+
+
+def describe_exit(code: int) -> str:
+    """An exit code in words."""
+    if code >= 0:
+        return f"exit {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+def _grace_for(grace: float) -> float:
+    return grace + 5.0
+
+
+def _start(words: Sequence[str], environment: Mapping[str, str] | None, folder: str | None) -> subprocess.Popen[bytes]:
+    if not words or not words[0]:
+        raise CannotRun("the command has no words")
+    if any("\0" in word for word in words):
+        raise CannotRun("a word of the command holds a NUL character, which no command can be given")
+    try:
+        return subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd=folder,
+            start_new_session=True,
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        if folder is not None and not os.path.isdir(folder):
+            raise CannotRun(f"the working folder {folder} does not exist") from None
+        path = (environment if environment is not None else os.environ).get("PATH", os.defpath)
+        raise CannotRun(f"no program {words[0]!r} on PATH={path}") from None
+    except PermissionError:
+        raise CannotRun(f"{words[0]!r} may not be run: is it executable?") from None
+    except (OSError, ValueError) as error:
+        raise CannotRun(f"{words[0]!r} cannot be started: {error}") from None
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+class _Pipes:
+    """The three pipes of a child, pumped without ever blocking; its end wakes the pump where the system can say so."""
+
+    def __init__(self, child: subprocess.Popen[bytes], stdin: bytes, captures: dict[Any, Capture]) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._stdin = child.stdin
+        self._input = memoryview(stdin)
+        self._files = [*captures]
+        for file, capture in captures.items():
+            os.set_blocking(file.fileno(), False)
+            self._selector.register(file, selectors.EVENT_READ, capture)
+        assert self._stdin is not None
+        os.set_blocking(self._stdin.fileno(), False)
+        self._selector.register(self._stdin, selectors.EVENT_WRITE)
+        self._write()
+        self._end = os.pidfd_open(child.pid) if hasattr(os, "pidfd_open") else None
+        if self._end is not None:
+            self._selector.register(self._end, selectors.EVENT_READ)
+
+    def pump(self, seconds: float) -> None:
+        """Move what can be moved, waiting so long for something to do."""
+        for key, _ in self._selector.select(seconds):
+            if key.fileobj is self._stdin:
+                self._write()
+            elif isinstance(key.data, Capture):
+                self._read(key.fileobj, key.data)
+
+    def close(self) -> None:
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.data, Capture):
+                self._read(key.fileobj, key.data, bounded=True)
+        self._selector.close()
+        for file in (self._stdin, *self._files):
+            if file is not None:
+                try:
+                    file.close()
+                except OSError:
+                    pass
+        if self._end is not None:
+            os.close(self._end)
+
+    def _write(self) -> None:
+        assert self._stdin is not None
+        try:
+            while self._input:
+                self._input = self._input[os.write(self._stdin.fileno(), self._input[:65536]) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            # It does not want the rest, which is its own affair.
+            self._input = self._input[:0]
+        self._selector.unregister(self._stdin)
+        try:
+            self._stdin.close()
+        except OSError:
+            pass
+
+    def _read(self, file: Any, capture: Capture, *, bounded: bool = False) -> None:
+        # At the end there may be a grandchild that writes for ever: take a pipe's fill and no more.
+        for _ in range(32 if bounded else 16):
+            try:
+                data = os.read(file.fileno(), 65536)
+            except BlockingIOError:
+                return
+            except (OSError, ValueError):
+                return
+            if not data:
+                self._selector.unregister(file)
+                return
+            capture.feed(data)

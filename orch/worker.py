@@ -1,0 +1,332 @@
+"""The worker: claim, do, mark; it ends at its task cap, its wall clock or an empty queue.
+
+`drain` is the loop. `sit` is what a child of the pool does with the one seat that it is given.
+"""
+
+from __future__ import annotations
+
+import datetime
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing import connection
+from types import FrameType
+
+from orch import clock, processes, work
+from orch.errors import OrchError
+from orch.limits import Limits
+from orch.modes import Mode
+from orch.outcomes import Cut, Done, Failed, Later, Outcome, error_text
+from orch.queue import Queue
+from orch.records import Task
+from orch.work import Bench, Labour
+from orch.work.function import Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One planned worker, as plain data that crosses the process border.
+
+    ``until`` is the stamp at which its wall clock is over; ``task_cap`` the tasks that it may still claim.
+    """
+
+    number: int
+    mode: Mode
+    task_cap: int
+    until: str
+    fire: int | None
+    database: str
+    durability: str
+    project: str
+    state: str
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What a worker did: how many tasks it handled, how many answers came too late, and why it ended."""
+
+    handled: int
+    lost: int
+    ending: str
+
+
+def drain(
+    queue: Queue,
+    mode: Mode,
+    do: Labour,
+    *,
+    worker: int | None,
+    task_cap: int,
+    until: datetime.datetime,
+    limits: Limits,
+    fire: int | None = None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Drained:
+    """Claim, do, mark, until `task_cap` tasks are handled, `until` has come, or the mode has nothing to claim.
+
+    A failure fails its task and the worker goes on. An answer that came too late is counted as lost.
+    """
+    edge = clock.stamp(until)
+    handled = lost = 0
+    task = _first(queue.claim(mode.name, worker=worker, timeout=mode.timeout, until=edge))
+    while task is not None:
+        outcome = _attempt(do, task)
+        handled += 1
+        more = handled < task_cap and clock.now() < until and not stopping()
+        if isinstance(outcome, Done) and more:
+            kept, following = queue.finish_and_claim(
+                task, outcome.result, outcome.evidence, timeout=mode.timeout, until=edge
+            )
+        else:
+            with queue.transaction():
+                kept = settle(queue, task, outcome, mode=mode, limits=limits, fire=fire, only=handled == 1, edge=edge)
+                following = None
+                if more:
+                    following = _first(queue.claim(mode.name, worker=worker, timeout=mode.timeout, until=edge))
+        if not kept:
+            lost += 1
+            if worker is not None:
+                queue.ledger.count_lost(worker)
+        task = following
+    if stopping():
+        return Drained(handled, lost, "stopped")
+    if handled >= task_cap:
+        return Drained(handled, lost, "task_cap")
+    return Drained(handled, lost, "wall_clock" if clock.now() >= until else "empty")
+
+
+def settle(
+    queue: Queue,
+    task: Task,
+    outcome: Outcome,
+    *,
+    mode: Mode,
+    limits: Limits,
+    fire: int | None = None,
+    only: bool = True,
+    edge: str | None = None,
+) -> bool:
+    """Mark what a task's labour came to; False when the claim was lost and nothing changed.
+
+    `edge` is the stamp of the worker's wall clock and `only` says whether this was the worker's only task.
+    """
+    match outcome:
+        case Done(result, evidence):
+            return queue.finish(task, result, evidence)
+        case Failed(error, evidence):
+            return queue.fail(task, error, evidence=evidence, retries=limits.retries if mode.retry_failures else None)
+        case Later(why, retry_after):
+            delay = limits.not_now_delay if retry_after is None else retry_after
+            return queue.release(task, f"not now: {why}", delay=delay, fire=fire)
+        case Cut("timeout", error, evidence):
+            if edge is not None and task.deadline_at == edge and not had_its_time(task, mode, only=only):
+                return queue.release(task, "wall_clock")
+            reason = "wall_clock" if edge is not None and task.deadline_at == edge else "timeout"
+            return queue.crash(task, reason, error=error, evidence=evidence)
+        case Cut(why):
+            return queue.release(task, why)
+
+
+def had_its_time(task: Task, mode: Mode, *, only: bool) -> bool:
+    """Whether a task that the worker's wall clock cut has itself to blame.
+
+    It has if it was the worker's only task or had the whole timeout of its mode; otherwise it came late in the worker's
+    life, and counts no retry.
+    """
+    if only or task.claimed_at is None:
+        return True
+    spent = clock.seconds_between(task.claimed_at, clock.stamp(clock.now()))
+    return mode.timeout is not None and spent >= mode.timeout
+
+
+def sit(seat: Seat) -> str:
+    """A pool's child takes its seat: enrol, drain, retire. Returns how it ended, in words; it never raises."""
+    try:
+        return _sit(seat)
+    except OrchError as error:
+        return f"broken: {error}"
+    except BaseException as error:
+        return f"broken: {error_text(error)}"
+
+
+def _sit(seat: Seat) -> str:
+    signals = _Signals()
+    queue = Queue.open(seat.database, durability=seat.durability)
+    worker = queue.ledger.enrol(
+        processes.myself(),
+        fire=seat.fire,
+        seat=seat.number,
+        mode=seat.mode.name,
+        task_cap=seat.task_cap,
+        until=seat.until,
+    )
+    if worker is None:
+        return "taken"
+    _mark_environment(seat, worker)
+    _end_with_parent()
+    pulse = _Pulse(seat, worker)
+    try:
+        bench = Bench(
+            database=seat.database,
+            project=seat.project,
+            state=seat.state,
+            worker=worker,
+            fire=seat.fire,
+            limits=seat.limits,
+            cut=lambda: "stopped" if signals.stopping else None,
+        )
+        do = work.labour(seat.mode, bench)
+        if seat.mode.function is not None:
+            do = signals.around(do)
+        pulse.start()
+        drained = drain(
+            queue,
+            seat.mode,
+            pulse.around(do),
+            worker=worker,
+            task_cap=seat.task_cap,
+            until=clock.moment(seat.until),
+            limits=seat.limits,
+            fire=seat.fire,
+            stopping=lambda: signals.stopping,
+        )
+        ending = drained.ending
+    except OrchError as error:
+        ending = f"broken: {error}"
+    finally:
+        pulse.stop()
+        signals.restore()
+    queue.ledger.retire(worker, ending)
+    _forget_spool(seat, worker)
+    queue.close()
+    if signals.stopping:
+        # Whoever asked waits for the process, not for its seat.
+        os._exit(0)
+    return ending
+
+
+def _first(tasks: list[Task]) -> Task | None:
+    return tasks[0] if tasks else None
+
+
+def _attempt(do: Labour, task: Task) -> Outcome:
+    try:
+        return do(task)
+    except Exception as error:
+        # The labour's own frame failed (its output could not be stored, say): the task did not succeed for sure.
+        return Failed(error_text(error))
+
+
+def _mark_environment(seat: Seat, worker: int) -> None:
+    os.environ[processes.DATABASE_MARK] = seat.database
+    os.environ[processes.WORKER_MARK] = str(worker)
+    if seat.fire is not None:
+        os.environ["ORCH_FIRE"] = str(seat.fire)
+
+
+def _forget_spool(seat: Seat, worker: int) -> None:
+    try:
+        os.unlink(work.output.spool_path(seat.state, worker))
+    except FileNotFoundError:
+        pass
+
+
+def _end_with_parent() -> None:
+    """When the fire is gone, however it went, this process ends within moments, and its command with it."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        processes.end_children(grace=1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
+class _Signals:
+    """TERM asks the worker to stop: between tasks or in the middle of a function; a command is cut by its runner."""
+
+    def __init__(self) -> None:
+        self.stopping = False
+        self._in_task = False
+        # The terminal's Ctrl-C reaches the whole foreground group: the fire ends its workers in order, by TERM.
+        self._before = {
+            signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
+            signal.SIGTERM: signal.signal(signal.SIGTERM, self._stop),
+        }
+
+    def around(self, do: Labour) -> Labour:
+        """The same labour of a function, broken off by the signal."""
+
+        def guarded(task: Task) -> Outcome:
+            try:
+                self._in_task = True
+                if self.stopping:
+                    raise Stop
+                return do(task)
+            except Stop:
+                late = task.deadline_at is not None and task.deadline_at <= clock.stamp(clock.now())
+                return Cut("timeout" if late else "stopped", "the worker was asked to stop")
+            finally:
+                self._in_task = False
+
+        return guarded
+
+    def restore(self) -> None:
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)
+
+    def _stop(self, signum: int, frame: FrameType | None) -> None:
+        self.stopping = True
+        if self._in_task:
+            raise Stop
+
+
+class _Pulse:
+    """Heartbeats from beside the task: a thread with a connection of its own, opened when the first beat is due."""
+
+    def __init__(self, seat: Seat, worker: int) -> None:
+        self._seat = seat
+        self._task: Task | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def around(self, do: Labour) -> Labour:
+        def beating(task: Task) -> Outcome:
+            self._task = task
+            try:
+                return do(task)
+            finally:
+                self._task = None
+
+        return beating
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _beat(self) -> None:
+        queue: Queue | None = None
+        while not self._over.wait(self._seat.limits.heartbeat_interval):
+            task = self._task
+            if task is None:
+                continue
+            try:
+                if queue is None:
+                    queue = Queue.open(self._seat.database, durability=self._seat.durability)
+                queue.heartbeat(task)
+            except OrchError:
+                # A missed beat is no harm: the worker is judged by its process, and the next beat comes.
+                continue
+        if queue is not None:
+            queue.close()
