@@ -441,9 +441,10 @@ class Queue:
         state = (State.PROCESSING if start else State.CLAIMED).value
         by = self._sign(worker)
         tasks = []
-        for id, priority, key, attempts, retry_count, own_timeout, expires_at, created_at, payload in run(
-            "claim", mode=mode, batch=batch, state=state, owner=worker, deadline=deadline, now=stamp, by=by
-        ):
+        for id, priority, key, attempts, retry_count, own_timeout, created_at, payload in run(
+            "claim" if batch == 1 else "claim_batch",
+            mode=mode, batch=batch, state=state, owner=worker, deadline=deadline, now=stamp, by=by,
+        ):  # fmt: skip
             task_deadline = deadline
             if own_timeout is not None:
                 task_deadline = _earlier(until, clock.stamp(clock.after(now, own_timeout)))
@@ -451,7 +452,7 @@ class Queue:
             tasks.append(
                 Task(
                     id, mode, state, priority, key, attempts, retry_count, worker, None, 0, own_timeout, task_deadline,
-                    stamp, None, expires_at, created_at, stamp, by, None, payload,
+                    stamp, None, None, created_at, stamp, by, None, payload,
                 )
             )  # fmt: skip
         return tasks

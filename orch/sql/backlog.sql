@@ -12,4 +12,4 @@ select mode, 'blocked', count(*), min(created_at), max(priority) from task
 where blocked > 0 and state = 'incoming' group by mode
 union all
 select mode, case state when 'crashed' then 'crashed' else 'running' end, count(*), min(created_at), max(priority)
-from task where state in ('claimed', 'processing', 'crashed') group by mode, state = 'crashed'
+from task where (state = 'claimed' or state = 'processing' or state = 'crashed') group by mode, state = 'crashed'

@@ -1,13 +1,13 @@
 -- move: claim
 update task
 set state = :state, attempts = attempts + 1, owner = :owner, deadline_at = :deadline, claimed_at = :now,
-    heartbeat_at = null, updated_at = :now, moved_by = :by, reason = null
-where id in (
+    heartbeat_at = null, expires_at = null, updated_at = :now, moved_by = :by, reason = null
+where id = (
     select id from task
     where state = 'incoming' and due_at is null and blocked = 0 and mode = :mode
-        and not exists (select 1 from pause where mode = :mode or mode = '*')
+        and (not exists (select 1 from pause) or not exists (select 1 from pause where mode = :mode or mode = '*'))
     order by priority desc, id
-    limit :batch
+    limit 1
 )
-returning id, priority, key, attempts, retry_count, timeout, expires_at, created_at,
+returning id, priority, key, attempts, retry_count, timeout, created_at,
     (select body from payload where payload.task = task.id)

@@ -3,5 +3,5 @@ select
     (select count(*) from task where due_at is not null and held is null and due_at <= :now),
     (
         select count(*) from task
-        where expires_at is not null and state in ('incoming', 'retry-pending') and expires_at <= :now
+        where expires_at is not null and expires_at <= :now
     )

@@ -6,5 +6,5 @@ select
     ),
     exists (
         select 1 from task
-        where expires_at is not null and state in ('incoming', 'retry-pending') and expires_at <= :now
+        where expires_at is not null and expires_at <= :now
     )

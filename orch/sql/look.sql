@@ -3,9 +3,9 @@ select
     exists (select 1 from task where due_at is not null and held is null and due_at <= :now),
     exists (
         select 1 from task
-        where expires_at is not null and state in ('incoming', 'retry-pending') and expires_at <= :now
+        where expires_at is not null and expires_at <= :now
     ),
     exists (
         select 1 from task
         where state = 'incoming' and due_at is null and blocked = 0 and mode = :mode
-    ) and not exists (select 1 from pause where mode = :mode or mode = '*')
+    ) and (not exists (select 1 from pause) or not exists (select 1 from pause where mode = :mode or mode = '*'))

@@ -8,7 +8,7 @@ create table task (
     state text not null default 'incoming',
     priority integer not null default 0 check (priority between -100 and 100),
     key text,
-    attempts integer not null default 0 check (attempts >= 0),
+    attempts integer not null default 0,
     retry_count integer not null default 0 check (retry_count >= 0),
     owner integer,
     -- Not before this time. Null means claimable now, so the index of the claim holds no row that has to wait.
@@ -38,9 +38,9 @@ create index task_due on task (due_at, mode)
     where due_at is not null and held is null;
 create index task_held on task (held) where held is not null;
 create index task_expiring on task (expires_at)
-    where expires_at is not null and state in ('incoming', 'retry-pending');
+    where expires_at is not null;
 create index task_blocked on task (mode) where blocked > 0;
-create index task_owned on task (owner) where state in ('claimed', 'processing', 'crashed');
+create index task_owned on task (owner) where state = 'claimed' or state = 'processing' or state = 'crashed';
 create index task_failed on task (id) where state = 'failed';
 
 -- Apart from the task, so that a move does not write a large payload again.
@@ -72,12 +72,13 @@ create index dependency_needs on dependency (needs) where met = 0;
 create index dependency_unknown on dependency (named) where needs is null;
 
 create table event (
+    -- Written by the trigger alone, from columns that are checked.
     id integer primary key,
-    task integer not null,
-    attempt integer not null,
-    old_state text not null,
-    new_state text not null,
-    at text not null,
+    task integer,
+    attempt integer,
+    old_state text,
+    new_state text,
+    at text,
     moved_by text,
     reason text,
     worker integer
@@ -85,23 +86,38 @@ create table event (
 
 create index event_task on event (task);
 
--- The guard and the log in one: no move but the legal ones, and none without its event.
-create trigger task_moves after update of state on task when old.state <> new.state
+-- The guard and the log in one: no move but the legal ones, and none without its event. Nested cases jump where `in`
+-- would build a table for each move; a trigger before the update would make SQLite read every row twice.
+create trigger task_moves after update of state, attempts on task
+when old.state <> new.state or old.attempts <> new.attempts
 begin
     select raise(abort, 'illegal move of a task')
     where not case old.state
-        when 'incoming' then
-            (new.state = 'processing' or new.state = 'claimed') and new.attempts = old.attempts + 1
-            or new.state = 'failed'
-        when 'processing' then
-            new.state = 'done' or new.state = 'failed' or new.state = 'incoming' or new.state = 'retry-pending'
-            or new.state = 'crashed'
-        when 'claimed' then
-            new.state = 'processing' or new.state = 'failed' or new.state = 'incoming'
-            or new.state = 'retry-pending' or new.state = 'crashed'
-        when 'retry-pending' then new.state = 'incoming' or new.state = 'failed'
-        when 'crashed' then new.state = 'retry-pending' or new.state = 'failed' or new.state = 'incoming'
-        else new.state = 'incoming'
+        when 'incoming' then case new.state
+            when 'processing' then new.attempts = old.attempts + 1
+            when 'claimed' then new.attempts = old.attempts + 1
+            when 'failed' then new.attempts = old.attempts
+            else 0
+        end
+        -- Only a claim counts an attempt.
+        else new.attempts = old.attempts and case old.state
+            when 'processing' then case new.state
+                when 'done' then 1 when 'failed' then 1 when 'incoming' then 1 when 'retry-pending' then 1
+                when 'crashed' then 1
+                else 0
+            end
+            when 'claimed' then case new.state
+                when 'processing' then 1 when 'failed' then 1 when 'incoming' then 1 when 'retry-pending' then 1
+                when 'crashed' then 1
+                else 0
+            end
+            when 'retry-pending' then case new.state when 'incoming' then 1 when 'failed' then 1 else 0 end
+            when 'crashed' then case new.state
+                when 'retry-pending' then 1 when 'failed' then 1 when 'incoming' then 1
+                else 0
+            end
+            else new.state = 'incoming'
+        end
     end;
     insert into event (task, attempt, old_state, new_state, at, moved_by, reason, worker)
     values (
@@ -110,12 +126,7 @@ begin
     );
 end;
 
-create trigger task_attempts_never_go_back before update of attempts on task when new.attempts < old.attempts
-begin
-    select raise(abort, 'illegal move of a task: attempts never go back');
-end;
-
-create trigger task_begins_incoming before insert on task when new.state <> 'incoming'
+create trigger task_begins_incoming after insert on task when new.state <> 'incoming'
 begin
     select raise(abort, 'illegal move of a task: it begins as incoming');
 end;
