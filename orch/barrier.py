@@ -86,7 +86,7 @@ def barrier(
         watch.waiting[seat.number] = now
     while True:
         workers = queue.ledger.crew(fire.id)
-        _note_ends(crew, watch, workers, gathered)
+        _note_ends(queue, crew, watch, workers, gathered)
         _bury_the_dead(queue, ground, crew, watch, workers, gathered)
         _enforce_deadlines(queue, ground, crew, watch, workers, gathered)
         _count_moves(queue, fire, watch)
@@ -102,13 +102,18 @@ def barrier(
         crew.wait(TICK)
 
 
-def _note_ends(crew: Crew, watch: Watch, workers: list[Worker], gathered: Gathered) -> None:
-    """Seats that are over by their worker's own word."""
+def _note_ends(queue: Queue, crew: Crew, watch: Watch, workers: list[Worker], gathered: Gathered) -> None:
+    """Seats that are over by their worker's own word.
+
+    One that was stopped by somebody else, as a cancelled function ends with its worker, is given to another.
+    """
     for worker in workers:
         watch.waiting.pop(_number(worker), None)
         if worker.ended_at is not None and _number(worker) not in watch.over and worker.id not in watch.buried:
             watch.over.add(_number(worker))
             _note_ending(gathered, worker.ending or "", worker.mode or "")
+            if worker.ending == "stopped":
+                _seat_again(queue, crew, watch, worker)
     for number in list(watch.waiting):
         answer = crew.answer(number)
         if answer is not None and answer != "taken":

@@ -271,8 +271,9 @@ class _Signals:
                     raise Stop
                 return do(task)
             except Stop:
-                late = task.deadline_at is not None and task.deadline_at <= clock.stamp(clock.now())
-                return Cut("timeout" if late else "stopped", "the worker was asked to stop")
+                if task.deadline_at is not None and task.deadline_at <= clock.stamp(clock.now()):
+                    return Cut("timeout", "ended for its timeout")
+                return Cut("stopped", "the worker was asked to stop")
             finally:
                 self._in_task = False
 

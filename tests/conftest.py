@@ -17,6 +17,7 @@ import pytest
 
 # Models that are first defined while time is frozen are broken for good.
 import orch.settings_schema  # noqa: F401
+from orch import processes
 from orch.queue import Queue
 
 T = TypeVar("T")
@@ -155,6 +156,9 @@ class World:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
             process.communicate()
+        # A failed test may leave behind what the program would have ended later.
+        for left in processes._marked({processes.DATABASE_MARK: self.database}):
+            left.kill()
         if hasattr(self, "_queue"):
             self._queue.close()
 

@@ -435,7 +435,7 @@ def test_totals_are_the_same_before_and_after_they_are_noted_down(queue: Queue) 
 
 def test_the_view_of_the_plain_work_table_has_its_columns_and_words(queue: Queue) -> None:
     queue.add_many([NewTask("m", f'{{"i":{i}}}') for i in range(4)])
-    done, failed, running, _ = queue.claim("m", batch=3) + [None]
+    done, failed, running = queue.claim("m", batch=3)
     queue.finish(done)
     queue.fail(failed, "no")
     cursor = queue.database._connection.execute("select * from task_queue order by id")  # type: ignore[attr-defined]

@@ -3,7 +3,7 @@ update task
 set state = :state, attempts = attempts + 1, owner = :owner, deadline_at = :deadline, claimed_at = :now,
     heartbeat_at = null, expires_at = null, updated_at = :now, moved_by = :by, reason = null
 where id = (
-    select id from task
+    select id from task indexed by task_claimable
     where state = 'incoming' and due_at is null and blocked = 0 and mode = :mode
         and (not exists (select 1 from pause) or not exists (select 1 from pause where mode = :mode or mode = '*'))
     order by priority desc, id
