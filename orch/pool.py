@@ -35,11 +35,15 @@ class Crew:
         self._pools: list[Pool] = []
         self._children: dict[int, BaseProcess] = {}
         self._results: dict[int, AsyncResult[str]] = {}
+        # Rung when a child has answered, so that nobody has to look often.
+        self._bell, self._rope = multiprocessing.Pipe(duplex=False)
         self._open(size)
 
     def seat(self, number: int, work: Any) -> None:
         """Give the next free child the work of seat `number`."""
-        self._results[number] = self._pools[-1].apply_async(self._job, (work,))
+        self._results[number] = self._pools[-1].apply_async(
+            self._job, (work,), callback=self._ring, error_callback=self._ring
+        )
 
     def reopen(self, size: int) -> None:
         """Take further seats through a new pool: a child that was killed while idle leaves the old one unusable."""
@@ -56,10 +60,12 @@ class Crew:
             return f"broken: {type(error).__name__}: {error}"
 
     def wait(self, seconds: float) -> None:
-        """Return when a child has ended, or after so many seconds."""
+        """Return when a child has answered or has ended, or after so many seconds."""
         self._note_children()
         sentinels = [child.sentinel for child in self._children.values() if child.exitcode is None]
-        connection.wait(sentinels, timeout=seconds)
+        connection.wait([*sentinels, self._bell], timeout=seconds)
+        while self._bell.poll():
+            self._bell.recv_bytes()
 
     def ending(self, pid: int) -> str:
         """How a child ended, in words."""
@@ -84,6 +90,9 @@ class Crew:
         for child in self._children.values():
             if child.exitcode is None:
                 child.kill()
+
+    def _ring(self, _: object) -> None:
+        self._rope.send_bytes(b"!")
 
     def _open(self, size: int) -> None:
         try:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -106,13 +107,14 @@ def standing(found: Standing) -> RenderableType:
     """The whole project: modes with bars, the last fire, and what the caps leave."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for name in ("mode", "", "ready", "later", "running", "done", "failed", ""):
-        table.add_column(name, justify="right" if name in ("ready", "later", "running", "done", "failed") else "left")
+        number = name in ("ready", "later", "running", "done", "failed")
+        table.add_column(name, justify="right" if number else "left", overflow="fold", no_wrap=number)
     for mode in found.modes:
         backlog = mode.backlog
         later = backlog.delayed + backlog.retrying + backlog.blocked
         table.add_row(
             plain(mode.mode),
-            _bar(mode),
+            _Bar(mode),
             str(backlog.ready),
             str(later),
             str(backlog.running + backlog.crashed),
@@ -144,22 +146,27 @@ def rollup(found: Rollup) -> RenderableType:
     table = Table(
         box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", title=Text(f"fire {found.fire}: {found.ending}")
     )
-    names = ("mode", "seats", "done", "failed", "retry", "crashed", "given back", "seconds", "left")
-    for name in names:
-        table.add_column(name, justify="left" if name == "mode" else "right")
     left = {backlog.mode: backlog.ready for backlog in found.waiting}
-    for tally in found.tallies:
-        table.add_row(
-            plain(tally.mode),
-            str(found.plan.granted.get(tally.mode, 0)),
-            str(tally.done),
-            Text(str(tally.failed), style="red" if tally.failed else ""),
-            str(tally.retried),
-            str(tally.crashed),
-            str(tally.released),
-            f"{tally.seconds:.1f}",
-            str(left.get(tally.mode, 0)),
-        )
+    columns: dict[str, list[float]] = {
+        "seats": [found.plan.granted.get(tally.mode, 0) for tally in found.tallies],
+        "done": [tally.done for tally in found.tallies],
+        "failed": [tally.failed for tally in found.tallies],
+        "retry": [tally.retried for tally in found.tallies],
+        "crashed": [tally.crashed for tally in found.tallies],
+        "back": [tally.released for tally in found.tallies],
+        "left": [left.get(tally.mode, 0) for tally in found.tallies],
+        "sec": [round(tally.seconds, 1) for tally in found.tallies],
+    }
+    # What did not happen takes no room, so that the table fits a narrow screen.
+    used = [name for name, values in columns.items() if any(values) or name in ("done", "failed")]
+    table.add_column("mode", overflow="fold")
+    for name in used:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row, tally in enumerate(found.tallies):
+        cells = [
+            Text(str(columns[name][row]), style="red" if name == "failed" and tally.failed else "") for name in used
+        ]
+        table.add_row(plain(tally.mode), *cells)
     lines: list[RenderableType] = [table if found.tallies else Text(f"fire {found.fire}: nothing was drained")]
     lines += [plain(f"cut by {cap}: {what}", "yellow") for cap, what in found.cuts]
     lines += [plain(f"missing: {worker}", "red") for worker in found.missing]
@@ -274,23 +281,30 @@ def _short(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _bar(mode: ModeStanding) -> Text:
-    """Done, failed, running and waiting as parts of one bar."""
-    backlog = mode.backlog
-    parts = [
-        (mode.done, "green"),
-        (mode.failed, "red"),
-        (backlog.running + backlog.crashed, "cyan"),
-        (backlog.ready + backlog.delayed + backlog.retrying + backlog.blocked, "dim"),
-    ]
-    whole = sum(count for count, _ in parts)
-    bar = Text()
-    room = _BAR
-    for count, style in parts:
-        width = min(room, max(1, round(count / whole * _BAR))) if count else 0
-        bar.append(("░" if style == "dim" else "█") * width, style=style)
-        room -= width
-    return bar
+class _Bar:
+    """Done, failed, running and waiting as parts of one bar, as long as its column allows."""
+
+    def __init__(self, mode: ModeStanding) -> None:
+        backlog = mode.backlog
+        self._parts = [
+            (mode.done, "green"),
+            (mode.failed, "red"),
+            (backlog.running + backlog.crashed, "cyan"),
+            (backlog.ready + backlog.delayed + backlog.retrying + backlog.blocked, "dim"),
+        ]
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(4, min(_BAR, options.max_width))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        whole = sum(count for count, _ in self._parts)
+        width = min(_BAR, options.max_width)
+        solid, light = ("#", ".") if options.ascii_only else ("█", "░")
+        bar = Text()
+        for count, style in self._parts:
+            share = min(width - len(bar), max(1, round(count / whole * width))) if count else 0
+            bar.append((light if style == "dim" else solid) * share, style=style)
+        yield bar
 
 
 def _mode_note(mode: ModeStanding) -> str:

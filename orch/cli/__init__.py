@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -105,6 +106,10 @@ def _tolerate_any_text() -> None:
         if stream is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         else:
+            if isinstance(stream.buffer, io.RawIOBase):
+                # PYTHONUNBUFFERED: without a buffer Python takes a partial write for a whole one.
+                stream = io.TextIOWrapper(io.BufferedWriter(stream.buffer), encoding=stream.encoding)
+                setattr(sys, name, stream)
             stream.reconfigure(errors="backslashreplace")
 
 

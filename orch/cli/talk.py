@@ -92,11 +92,11 @@ class Talk:
             pass
 
     def console(self) -> Console:
-        from rich.console import Console
+        from orch.cli.console import PipeConsole
 
         # Without a terminal nothing is cut: what is piped is read by programs.
         width = None if sys.stdout.isatty() else 10_000
-        return Console(highlight=False, markup=False, emoji=False, width=width)
+        return PipeConsole(highlight=False, markup=False, emoji=False, width=width)
 
 
 def common(command: F) -> F:

@@ -1,0 +1,131 @@
+"""Where a project is found, what its settings mean, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orch.errors import NotFound, UsageError
+from orch.founding import found, templates
+from orch.limits import Limits
+from orch.settings import load, locate, machine_zone
+
+
+@pytest.fixture(autouse=True)
+def _clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ORCH_CONFIG", "ORCH_DB", "ORCH_MAX_POOL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def write(folder: Path, text: str) -> None:
+    (folder / "orch.toml").write_text(text)
+
+
+def test_the_project_is_found_from_a_folder_below_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "")
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b")
+    place = locate()
+    assert (place.folder, place.database) == (str(tmp_path), str(tmp_path / ".orch" / "orch.db"))
+
+
+def test_flags_beat_the_environment_and_the_environment_beats_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "[limits]\nmax_pool = 3\n[queue]\ndatabase = 'file.db'")
+    assert load(locate()).limits.max_pool == 3
+    assert locate().database == str(tmp_path / "file.db")
+    monkeypatch.setenv("ORCH_MAX_POOL", "4")
+    monkeypatch.setenv("ORCH_DB", "environment.db")
+    assert load(locate()).limits.max_pool == 4
+    assert locate().database == str(tmp_path / "environment.db")
+    assert load(locate(), {"max_pool": 5, "task_cap": None}).limits.max_pool == 5
+    assert locate("flag.db").database == str(tmp_path / "flag.db")
+
+
+def test_without_any_setting_the_defaults_of_the_record_hold(tmp_path: Path) -> None:
+    write(tmp_path, "")
+    project = load(locate())
+    assert project.limits == Limits()
+    assert project.zone == machine_zone()
+    assert project.sinks == [f"file:{tmp_path}/.orch/notes.md"]
+
+
+def test_a_queue_beside_no_project_has_its_own_state_folder(tmp_path: Path) -> None:
+    place = locate("some/q.db")
+    assert (place.folder, place.state) == (str(tmp_path / "some"), str(tmp_path / "some" / "q.db.files"))
+
+
+def test_nothing_to_go_by_says_what_to_do() -> None:
+    with pytest.raises(NotFound, match="orch init"):
+        locate()
+    with pytest.raises(NotFound, match=r"missing\.toml"):
+        locate(config="missing.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[limits]\nmax_pol = 3", "limits.max_pol: there is no such setting"),
+        ("[limits]\nmax_pool = 0", "limits.max_pool"),
+        ("[limits]\nwall_clock_minutes = nan", "limits.wall_clock_minutes"),
+        ("[modes.x]\ntimeout = 5", "modes.x: give it either 'function' or 'command'"),
+        ("[modes.x]\nfunction = 'a:b'\ncommand = ['c']", "modes.x"),
+        ("[modes.x]\ncommand = 'rm -rf /'", "modes.x.command"),
+        ("[modes.x]\nfunction = 'nocolon'", "modes.x.function"),
+        ("[modes.run]\ncommand = ['x']", "modes.run: it is built in"),
+        ("[modes.'*']\nfunction = 'a:b'", "every mode"),
+        ("[notify]\nsinks = ['mail:me']", "'mail:me' is not a sink"),
+        ("zone = 'Mars/Base'", "Mars/Base"),
+        ("zone = [", "not valid TOML"),
+        ("[orchestrator]\nretry_max_attempts = -1", "orchestrator.retry_max_attempts"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_file_and_key(tmp_path: Path, text: str, told: str) -> None:
+    write(tmp_path, text)
+    with pytest.raises(UsageError) as caught:
+        load(locate())
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "inf", ""])
+def test_a_wrong_limit_in_the_environment_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    write(tmp_path, "")
+    monkeypatch.setenv("ORCH_MAX_POOL", value)
+    with pytest.raises(UsageError, match="ORCH_MAX_POOL"):
+        load(locate())
+
+
+@pytest.mark.parametrize("template", templates())
+def test_every_template_is_a_project_whose_settings_are_valid(tmp_path: Path, template: str) -> None:
+    founded = found(str(tmp_path), template=template)
+    assert "orch.toml" in founded.written
+    project = load(locate())
+    assert (tmp_path / ".orch").stat().st_mode & 0o777 == 0o700
+    assert Path(project.database).exists()
+
+
+def test_the_commented_defaults_of_the_template_are_the_real_ones(tmp_path: Path) -> None:
+    found(str(tmp_path))
+    text = (tmp_path / "orch.toml").read_text()
+    head, _, _ = text.partition("# One table a kind of work")
+    uncommented = "\n".join(
+        line.removeprefix("# ") if line.startswith("# ") and " = " in line else line for line in head.splitlines()
+    )
+    write(tmp_path, uncommented)
+    project = load(locate())
+    write(tmp_path, "")
+    plain = load(locate())
+    assert project.limits == plain.limits
+    assert (project.expected_interval_hours, project.grace_minutes) == (4, 30)
+
+
+def test_founding_again_keeps_what_is_there(tmp_path: Path) -> None:
+    write(tmp_path, "# mine")
+    assert found(str(tmp_path)).kept == ["orch.toml"]
+    assert found(str(tmp_path)).written == []
+    assert (tmp_path / "orch.toml").read_text() == "# mine"
+    with pytest.raises(UsageError, match="stdlib-audit"):
+        found(str(tmp_path), template="none")
