@@ -24,6 +24,8 @@ from orch.states import OWNED, State
 # Due tasks that one claim moves at the most, so that a claim stays short behind a million of them.
 PROMOTE_BATCH = 100
 _EVERYTHING = 2**62
+# What a move keeps of an error; all of it stands with the attempt.
+_REASON = 300
 
 
 class Queue:
@@ -258,7 +260,9 @@ class Queue:
         if retries is not None:
             state, due_at, count = _ladder(retries, task.retry_count + 1, now)
         with self.transaction():
-            kept = self._fenced("fail", task, now, state=state.value, due_at=due_at, retry_count=count, reason="failed")
+            kept = self._fenced(
+                "fail", task, now, state=state.value, due_at=due_at, retry_count=count, reason=error[:_REASON]
+            )
             if kept:
                 self._keep(task, None, error, evidence)
         return kept

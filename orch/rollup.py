@@ -16,6 +16,8 @@ from orch.queue import Queue
 from orch.records import Backlog, FailureGroup, Fire, Tally
 
 _NAMED_TASKS = 5
+# What tells two otherwise equal errors apart: numbers, addresses, paths and file names.
+_PARTICULAR = re.compile(r"0x[0-9a-fA-F]+|(?:[\w.-]*/)+[\w.-]*|\b[\w-]+\.\w{1,5}\b|\d+")
 
 
 @dataclass(slots=True)
@@ -143,7 +145,7 @@ def _grouped(failures: Sequence[tuple[int, str, str, str]]) -> list[FailureGroup
     """Equal failures as one line each, the most frequent first; numbers and paths that differ do not make two."""
     groups: dict[tuple[str, str], FailureGroup] = {}
     for task, mode, _, why in failures:
-        alike = (mode, re.sub(r"0x[0-9a-fA-F]+|\d+|(?:/[^\s:'\"]+)+", "#", why))
+        alike = (mode, _PARTICULAR.sub("#", why))
         group = groups.setdefault(alike, FailureGroup(mode, why, 0))
         group.count += 1
         if task not in group.tasks and len(group.tasks) < _NAMED_TASKS:
@@ -170,7 +172,7 @@ def needs_a_person(rollup: Rollup) -> str | None:
     if rollup.left:
         return f"processes that could not be ended: {', '.join(rollup.left)}"
     for mode, count in rollup.unknown.items():
-        return f"{_tasks(count)} wait for mode {mode}, which orch.toml does not name"
+        return f"mode {mode}, which orch.toml does not name, has {_tasks(count)} waiting"
     for task, mode, why in rollup.spent:
         return f"task {task} ({mode}) failed for good: {why}; 'orch show {task}'"
     for task, name, _, state in rollup.stuck:

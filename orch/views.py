@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rich import box
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
 from rich.measure import Measurement
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from orch.barrier import Progress
+from orch.clock import seconds_between
 from orch.fires import Between, Rehearsal
 from orch.records import Attempt, Event, Fire, Note, Task
 from orch.rollup import Rollup, needs_a_person, read_back
@@ -33,22 +34,38 @@ _STYLES = {
 def plain(text: object, style: str = "") -> Text:
     """Any text exactly as it is; what would steer the terminal is shown instead of obeyed."""
     shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
-    return Text(shown, style=style, no_wrap=False)
+    return Text(shown, style=style)
+
+
+def one_line(text: object) -> Text:
+    """Any text as far as it fits into one line of its column."""
+    shown = plain(text)
+    shown.no_wrap, shown.overflow = True, "ellipsis"
+    return shown
 
 
 def tasks(found: Sequence[Task]) -> RenderableType:
     """A table of tasks."""
-    table = _table("id", "mode", "state", "pri", "attempts", "key", "payload", "why")
+    table = _Grid(
+        "id",
+        "mode",
+        "state",
+        "tries",
+        "key",
+        "payload",
+        "why",
+        yielding=("mode", "key", "payload", "why"),
+        spare=("why", "tries", "key"),
+    )
     for task in found:
-        table.add_row(
+        table.add(
             str(task.id),
-            plain(task.mode),
+            one_line(task.mode),
             _state(task.state),
-            str(task.priority),
             str(task.attempts),
-            plain(task.key or ""),
-            plain(_short(task.payload_text, 60)),
-            plain(_short(_why(task), 60)),
+            one_line(task.key or ""),
+            one_line(_short(task.payload_text, 60)),
+            one_line(_short(_why(task), 60)),
         )
     return table if found else Text("no tasks")
 
@@ -70,31 +87,40 @@ def task(
         ("key", found.key),
         ("priority", found.priority),
         ("payload", found.payload_text),
-        ("due", found.due_at),
+        ("due", _when(found.due_at) or None),
         ("waits for", ", ".join(name for name, _, met in needs if not met) or None),
         ("timeout", None if found.timeout is None else f"{found.timeout:g} s"),
-        ("added", found.created_at),
+        ("added", _when(found.created_at)),
         ("why", found.reason),
         ("result", next((attempt.result for attempt in reversed(attempts) if attempt.result), None)),
     ):
         if value is not None:
             facts.add_row(name, plain(value))
-    tried = _table("attempt", "worker", "fire", "claimed", "ended", "outcome", "exit", "error")
+    tried = _Grid(
+        "try",
+        "worker",
+        "claimed",
+        "took",
+        "outcome",
+        "exit",
+        "error",
+        yielding=("claimed", "error"),
+        spare=("claimed", "worker", "took"),
+    )
     for attempt in attempts:
-        tried.add_row(
+        tried.add(
             str(attempt.attempt),
             f"w{attempt.worker}" if attempt.worker else "",
-            str(attempt.fire or ""),
-            attempt.claimed_at,
-            attempt.ended_at or "",
+            _when(attempt.claimed_at),
+            _span(attempt.claimed_at, attempt.ended_at),
             _state(attempt.outcome or "processing"),
             "" if attempt.exit_code is None else str(attempt.exit_code),
             plain(attempt.error or attempt.reason or ""),
         )
-    moved = _table("at", "from", "to", "by", "why")
+    moved = _Grid("at", "from", "to", "by", "why", yielding=("at", "why"), spare=("at", "by"))
     for event in events:
-        moved.add_row(
-            event.at,
+        moved.add(
+            _when(event.at),
             _state(event.old_state),
             _state(event.new_state),
             plain(event.moved_by or ""),
@@ -105,14 +131,14 @@ def task(
 
 def standing(found: Standing) -> RenderableType:
     """The whole project: modes with bars, the last fire, and what the caps leave."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for name in ("mode", "", "ready", "later", "running", "done", "failed", ""):
-        number = name in ("ready", "later", "running", "done", "failed")
-        table.add_column(name, justify="right" if number else "left", overflow="fold", no_wrap=number)
+    numbers = ("ready", "later", "running", "done", "failed")
+    table = _Grid(
+        "mode", " ", *numbers, "", right=numbers, yielding=("mode", " ", ""), spare=("running", "later", " ", "done")
+    )
     for mode in found.modes:
         backlog = mode.backlog
         later = backlog.delayed + backlog.retrying + backlog.blocked
-        table.add_row(
+        table.add(
             plain(mode.mode),
             _Bar(mode),
             str(backlog.ready),
@@ -143,9 +169,6 @@ def standing(found: Standing) -> RenderableType:
 
 def rollup(found: Rollup) -> RenderableType:
     """The table that ends a fire."""
-    table = Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", title=Text(f"fire {found.fire}: {found.ending}")
-    )
     left = {backlog.mode: backlog.ready for backlog in found.waiting}
     columns: dict[str, list[float]] = {
         "seats": [found.plan.granted.get(tally.mode, 0) for tally in found.tallies],
@@ -157,17 +180,19 @@ def rollup(found: Rollup) -> RenderableType:
         "left": [left.get(tally.mode, 0) for tally in found.tallies],
         "sec": [round(tally.seconds, 1) for tally in found.tallies],
     }
-    # What did not happen takes no room, so that the table fits a narrow screen.
+    # What did not happen takes no room.
     used = [name for name, values in columns.items() if any(values) or name in ("done", "failed")]
-    table.add_column("mode", overflow="fold")
-    for name in used:
-        table.add_column(name, justify="right", no_wrap=True)
+    table = _Grid("mode", *used, right=used, yielding=("mode",), spare=("sec", "seats", "back", "retry"))
     for row, tally in enumerate(found.tallies):
         cells = [
             Text(str(columns[name][row]), style="red" if name == "failed" and tally.failed else "") for name in used
         ]
-        table.add_row(plain(tally.mode), *cells)
-    lines: list[RenderableType] = [table if found.tallies else Text(f"fire {found.fire}: nothing was drained")]
+        table.add(plain(tally.mode), *cells)
+    lines: list[RenderableType] = [
+        Text(f"fire {found.fire}: {found.ending if found.tallies else 'nothing was drained'}")
+    ]
+    if found.tallies:
+        lines.append(table)
     lines += [plain(f"cut by {cap}: {what}", "yellow") for cap, what in found.cuts]
     lines += [plain(f"missing: {worker}", "red") for worker in found.missing]
     person = needs_a_person(found)
@@ -216,11 +241,9 @@ def between(found: Between) -> RenderableType:
 def rehearsal(found: Rehearsal) -> RenderableType:
     """What a fire would do."""
     lines: list[RenderableType] = [hygiene(found)]
-    table = Table(
-        Column("mode"), Column("asked", justify="right"), Column("granted", justify="right"), box=box.SIMPLE_HEAD
-    )
+    table = _Grid("mode", "asked", "granted", right=("asked", "granted"), yielding=("mode",))
     for mode, asked in found.plan.asked.items():
-        table.add_row(plain(mode), str(asked), str(found.plan.granted.get(mode, 0)))
+        table.add(plain(mode), str(asked), str(found.plan.granted.get(mode, 0)))
     lines.append(table if found.plan.asked else Text("nothing to drain: no worker would start"))
     lines += [plain(f"cut by {cap}: {what}", "yellow") for cap, what in found.plan.cuts]
     return Group(*lines)
@@ -236,17 +259,27 @@ def hygiene(found: Rehearsal) -> RenderableType:
 
 def fires(found: Sequence[Fire]) -> RenderableType:
     """A table of fires."""
-    table = _table("fire", "opened", "ended", "phase", "done", "failed", "needs a person")
+    table = _Grid(
+        "fire",
+        "opened",
+        "took",
+        "end",
+        "done",
+        "failed",
+        "needs a person",
+        yielding=("needs a person",),
+        spare=("end", "took", "opened"),
+    )
     for fire in found:
         rolled = read_back(fire.rollup) if fire.rollup else None
-        table.add_row(
+        table.add(
             str(fire.id),
-            fire.opened_at,
-            fire.closed_at or "",
+            _when(fire.opened_at),
+            _span(fire.opened_at, fire.closed_at),
             fire.phase,
             str(rolled.drained) if rolled else "",
             str(rolled.failed) if rolled else "",
-            plain(_short((needs_a_person(rolled) or "") if rolled else "", 80)),
+            one_line(_short((needs_a_person(rolled) or "") if rolled else "", 80)),
         )
     return table if found else Text("no fires yet")
 
@@ -257,12 +290,57 @@ def notes(found: Iterable[Note]) -> RenderableType:
     return Group(*texts) if texts else Text("no notes yet")
 
 
-def _table(*names: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for name in names:
-        # An id or a key is never shortened: it is there to be used again.
-        table.add_column(name, overflow="fold", no_wrap=name in ("id", "attempt", "fire", "state"))
-    return table
+class _Grid:
+    """A table that fits its screen.
+
+    `yielding` columns are wrapped or cut first. Where that is not enough, the `spare` ones are left out, in that order;
+    all others are always whole.
+    """
+
+    _LEAST = 8
+    _GAP = 3
+
+    def __init__(self, *names: str, yielding: Sequence[str] = (), spare: Sequence[str] = (), right: Sequence[str] = ()):
+        self._names = names
+        self._yielding, self._spare, self._right = yielding, spare, right
+        self._rows: list[list[RenderableType]] = []
+
+    def add(self, *cells: RenderableType) -> None:
+        self._rows.append(list(cells))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        shown = [name for name in self._names if self._has_content(name)]
+        for name in self._spare:
+            if sum(self._width(other, console, options) + self._GAP for other in shown) <= options.max_width:
+                break
+            shown = [other for other in shown if other != name]
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+        for name in shown:
+            justify: JustifyMethod = "right" if name in self._right else "left"
+            table.add_column(name.strip(), overflow="fold", no_wrap=name not in self._yielding, justify=justify)
+        for row in self._rows:
+            table.add_row(*(row[self._names.index(name)] for name in shown))
+        yield table
+
+    def _cells(self, name: str) -> list[RenderableType]:
+        return [row[self._names.index(name)] for row in self._rows]
+
+    def _has_content(self, name: str) -> bool:
+        return any(not isinstance(cell, str | Text) or len(cell) for cell in self._cells(name))
+
+    def _width(self, name: str, console: Console, options: ConsoleOptions) -> int:
+        widths = [Measurement.get(console, options, cell).maximum for cell in self._cells(name)]
+        width = max([len(name), *widths])
+        return min(width, self._LEAST) if name in self._yielding else width
+
+
+def _when(stamp: str | None) -> str:
+    """A stored moment as a person reads it, to the second."""
+    return f"{stamp[:10]} {stamp[11:19]}Z" if stamp else ""
+
+
+def _span(began: str, ended: str | None) -> str:
+    return f"{seconds_between(began, ended):.1f} s" if ended else "runs"
 
 
 def _state(state: str) -> Text:
@@ -273,7 +351,7 @@ def _why(task: Task) -> str:
     if task.blocked:
         return "waits for another task"
     if task.due_at:
-        return f"due {task.due_at}"
+        return f"due {_when(task.due_at)}"
     return task.reason or ""
 
 
@@ -330,7 +408,7 @@ def _last(found: Standing) -> Text:
         return Text("no fire has ended yet")
     rolled = read_back(found.last.rollup) if found.last.rollup else None
     what = f": {rolled.drained} done, {rolled.failed} failed" if rolled else ""
-    line = plain(f"last fire: {found.last.id}, {found.last.phase} at {found.last.closed_at}{what}")
+    line = plain(f"last fire: {found.last.id}, {found.last.phase} at {_when(found.last.closed_at)}{what}")
     person = needs_a_person(rolled) if rolled else None
     if person:
         line.append("\n")

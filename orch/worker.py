@@ -166,6 +166,7 @@ def _sit(seat: Seat) -> str:
     )
     if worker is None:
         return "taken"
+    queue.by = f"w{worker}"
     _mark_environment(seat, worker)
     _end_with_parent()
     pulse = _Pulse(seat, worker)
