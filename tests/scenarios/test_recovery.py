@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -359,3 +360,35 @@ def test_cancelling_a_running_function_ends_its_worker_and_another_takes_the_sea
     assert fire.wait(60) == 0
     assert (world.queue.task(1).state, world.queue.task(1).reason) == ("failed", "cancelled")
     assert world.queue.task(2).state == "done"
+
+
+PID_SPACE = """
+set -e
+"$1" -c 'import sys; from orch import processes; from orch.queue import Queue
+q = Queue.open(sys.argv[1], create=True); q.add("m")
+q.claim("m", worker=q.ledger.enrol(processes.myself()))
+print(processes.myself().pid, flush=True)
+import os; os.kill(os.getpid(), 9)' "$2" > pid || true
+sleep 1
+echo $(($(cat pid) - 1)) > /proc/sys/kernel/ns_last_pid
+sleep 1000 &
+test "$!" = "$(cat pid)"
+"$1" -c 'import sys; from orch.hygiene import *; from orch.limits import Limits; from orch.queue import Queue
+q = Queue.open(sys.argv[1]); s = sweep(q, Ground({}, Limits(), sys.argv[1], "")); print(s.missing, s.crashed)' "$2"
+kill -0 "$!"
+kill "$!"
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can hand out a pid again")
+def test_a_pid_that_was_handed_out_again_is_not_taken_for_its_owner(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        ["unshare", "-p", "-f", "--mount-proc", "sh", "-c", PID_SPACE, "sh", sys.executable, str(tmp_path / "orch.db")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    if "unshare" in ran.stderr or "ns_last_pid" in ran.stderr:
+        pytest.skip(f"no pid namespaces here: {ran.stderr}")
+    assert (ran.returncode, ran.stdout) == (0, "1 1\n"), ran.stderr

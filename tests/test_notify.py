@@ -1,0 +1,77 @@
+"""Notes on their way to the sinks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orch import processes
+from orch.errors import UsageError
+from orch.notify import check_sink, deliver
+from orch.queue import Queue
+
+
+def note(queue: Queue, *sinks: str, quiet: bool = False, body: str = "## Fire 1: naïve ✓\n") -> int:
+    fire = queue.ledger.open_fire(processes.myself(), day="2026-11-30")
+    with queue.transaction():
+        queue.ledger.close_fire(fire, ending="passed", rollup="{}")
+        return queue.ledger.write_note(fire, title="t", body=body, quiet=quiet, sinks=list(sinks))
+
+
+def test_a_note_reaches_every_sink_once(queue: Queue, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    note(queue, "file:notes/all.md", "command:sh -c 'cat > got; echo $ORCH_NOTE $ORCH_FIRE >> got'", "stdout")
+    assert [posted.error for posted in deliver(queue, str(tmp_path))] == [None] * 3
+    assert deliver(queue, str(tmp_path)) == []
+    assert (tmp_path / "notes" / "all.md").read_text() == "<!-- note 1 -->\n## Fire 1: naïve ✓\n\n\n"
+    assert (tmp_path / "got").read_text() == "## Fire 1: naïve ✓\n1 1\n"
+    assert capsys.readouterr().out == "## Fire 1: naïve ✓\n\n"
+
+
+def test_a_quiet_note_is_stored_and_goes_nowhere(queue: Queue, tmp_path: Path) -> None:
+    note(queue, "file:notes.md", quiet=True)
+    assert deliver(queue, str(tmp_path)) == []
+    assert len(queue.ledger.notes()) == 1
+
+
+@pytest.mark.parametrize(
+    ("sink", "told"),
+    [
+        ("command:sh -c 'echo no such list >&2; exit 3'", "exit 3 no such list"),
+        ("command:no-such-mailer", "no program 'no-such-mailer'"),
+        ("file:/proc/notes.md", "No such file"),
+        ("command:unbalanced 'quote", "No closing quotation"),
+    ],
+)
+def test_a_sink_that_fails_keeps_the_note_for_the_next_try_and_holds_no_other_up(
+    queue: Queue, tmp_path: Path, sink: str, told: str
+) -> None:
+    note(queue, sink, "file:notes.md")
+    for tries in (1, 2):
+        failed = [posted for posted in deliver(queue, str(tmp_path)) if posted.error]
+        assert [posted.sink for posted in failed] == [sink]
+        assert told in (failed[0].error or "")
+        [(delivery, _)] = queue.ledger.outbox()
+        assert (delivery.tries, delivery.delivered_at) == (tries, None)
+    assert (tmp_path / "notes.md").read_text().count("<!-- note") == 1
+
+
+def test_a_note_that_was_written_but_not_recorded_is_not_written_again(queue: Queue, tmp_path: Path) -> None:
+    note(queue, "file:notes.md")
+    [(delivery, _)] = queue.ledger.outbox()
+    queue.ledger.try_delivery(delivery)
+    (tmp_path / "notes.md").write_text("<!-- note 1 -->\n## Fire 1: naïve ✓\n\n\n")
+    assert [posted.error for posted in deliver(queue, str(tmp_path))] == [None]
+    assert (tmp_path / "notes.md").read_text().count("<!-- note 1 -->") == 1
+
+
+def test_a_fire_has_one_note_and_the_database_refuses_another(queue: Queue) -> None:
+    note(queue)
+    with pytest.raises(Exception, match="UNIQUE"):
+        queue.ledger.write_note(1, title="t", body="b", quiet=False, sinks=[])
+
+
+@pytest.mark.parametrize("sink", ["", "mail:me", "file:", "command: ", "stdin"])
+def test_what_is_no_sink_is_refused(sink: str) -> None:
+    with pytest.raises(UsageError, match="not a sink"):
+        check_sink(sink)
