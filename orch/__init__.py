@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from orch.fires import Project as Project, fire as fire
+    from orch.fires import fire as fire
     from orch.limits import Limits as Limits, Retries as Retries
     from orch.modes import Mode as Mode
     from orch.outcomes import NotNow as NotNow
+    from orch.project import Project as Project
     from orch.queue import Queue as Queue
 
 # Looked up when first used: a worker that needs one of them does not pay for the rest.
@@ -23,7 +24,7 @@ _EXPORTS = {
     "Limits": "orch.limits",
     "Mode": "orch.modes",
     "NotNow": "orch.outcomes",
-    "Project": "orch.fires",
+    "Project": "orch.project",
     "Queue": "orch.queue",
     "Retries": "orch.limits",
     "fire": "orch.fires",

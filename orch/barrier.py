@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from orch import clock, processes
-from orch.hygiene import Ground, bury, last_words
+from orch.hygiene import bury, last_words
 from orch.pool import Crew
+from orch.project import Project
 from orch.queue import Queue
 from orch.records import Fire, Task, Worker
 from orch.states import State
@@ -20,8 +21,12 @@ from orch.worker import Seat, had_its_time
 TICK = 0.25
 # A worker that enforces its own limits gets this long to do so before its parent does.
 SLACK = 2.0
-# A seat that nobody has taken for so long sits behind a lock that died with a child.
-START_LIMIT = 20.0
+# A seat that nobody has taken for so long, while nobody works, sits behind a lock that died with a child.
+START_LIMIT = 30.0
+# Children that die before they take a seat are replaced by their pool for ever; so many of them are enough.
+STILLBORN_LIMIT = 5
+
+_SOUND = ("empty", "task_cap", "wall_clock")
 
 
 @dataclass(slots=True)
@@ -39,8 +44,13 @@ class Progress:
 
 @dataclass(slots=True)
 class Gathered:
-    """What the barrier saw of the processes: the missing by their words, ends by a cap, and what could not be ended."""
+    """What the barrier saw of the processes.
 
+    ``sound`` counts seats that ended as they should, ``missing`` tells of the dead, ``broken`` why a mode could not
+    work, ``cut`` counts ends by a cap, and ``left`` describes processes that could not be ended.
+    """
+
+    sound: int = 0
     missing: list[str] = field(default_factory=list)
     broken: dict[str, str] = field(default_factory=dict)
     cut: dict[str, int] = field(default_factory=dict)
@@ -50,213 +60,206 @@ class Gathered:
 
 
 @dataclass(slots=True)
-class Watch:
-    """The barrier's own memory between two looks."""
+class Barrier:
+    """The wait for one fire's seats. `look` is one step of it; `wait` takes steps until nobody is left.
 
-    waiting: dict[int, float]
-    seats: dict[int, Seat]
+    ``until`` is the moment when whoever is left is ended.
+    """
+
+    queue: Queue
+    fire: Fire
+    project: Project
+    crew: Crew
+    until: datetime.datetime
+    seats: dict[int, Seat] = field(default_factory=dict)
+    waiting: dict[int, float] = field(default_factory=dict)
     over: set[int] = field(default_factory=set)
-    buried: set[int] = field(default_factory=set)
     seen: int = 0
     drained: int = 0
     failed: int = 0
+    gathered: Gathered = field(default_factory=Gathered)
 
+    def seat(self, seats: Iterable[Seat]) -> None:
+        """Give every seat to the crew."""
+        for seat in seats:
+            self.seats[seat.number] = seat
+            self.waiting[seat.number] = clock.monotonic()
+            self.crew.seat(seat.number, seat)
 
-def barrier(
-    queue: Queue,
-    fire: Fire,
-    ground: Ground,
-    crew: Crew,
-    seats: Iterable[Seat],
-    *,
-    until: datetime.datetime,
-    planned: int,
-    report: Callable[[Progress], None],
-    stopping: Callable[[], bool],
-) -> Gathered:
-    """Wait until every seat is over; `until` is the moment when whoever is left is ended.
+    def wait(self, planned: int, report: Callable[[Progress], None], stopping: Callable[[], bool]) -> Gathered:
+        """Look until every seat is over. A seat whose worker died, having done something, goes to a new one."""
+        while True:
+            workers = self.look()
+            report(self._progress(workers, planned))
+            if len(self.over) == len(self.seats):
+                return self.gathered
+            if stopping() or clock.now() > self.until:
+                self.gathered.stopped = stopping()
+                self._end_all("stopped" if self.gathered.stopped else "wall_clock")
+                return self.gathered
+            self.crew.wait(TICK)
 
-    A seat whose worker died, having done something, is given to a new worker for the rest of its tasks.
-    """
-    gathered = Gathered()
-    now = clock.monotonic()
-    watch = Watch(waiting={}, seats={}, seen=fire.first_event)
-    for seat in seats:
-        watch.seats[seat.number] = seat
-        watch.waiting[seat.number] = now
-    while True:
-        workers = queue.ledger.crew(fire.id)
-        _note_ends(queue, crew, watch, workers, gathered)
-        _bury_the_dead(queue, ground, crew, watch, workers, gathered)
-        _enforce_deadlines(queue, ground, crew, watch, workers, gathered)
-        _count_moves(queue, fire, watch)
-        report(_progress(watch, workers, planned, until))
-        if len(watch.over) == len(watch.seats):
-            return gathered
-        if stopping() or clock.now() > until:
-            gathered.stopped = stopping()
-            _end_all(queue, fire, ground, gathered, "stopped" if gathered.stopped else "wall_clock")
-            gathered.unstarted = len(watch.waiting.keys() - watch.over)
-            return gathered
-        _free_the_stuck(crew, watch)
-        crew.wait(TICK)
+    def look(self) -> list[Worker]:
+        """One step: note who is over, bury the dead, end the late, help the stuck. The workers as they were found."""
+        workers = self.queue.ledger.crew(self.fire.id)
+        self._note_ends(workers)
+        for worker in workers:
+            if _number(worker) not in self.over and processes.is_alive(worker.process) is False:
+                self._bury_dead(worker)
+        for worker in workers:
+            if _number(worker) not in self.over:
+                self._enforce_deadline(worker)
+        self._count_moves()
+        self._help_the_stuck(workers)
+        return workers
 
+    # Those who ended by themselves
 
-def _note_ends(queue: Queue, crew: Crew, watch: Watch, workers: list[Worker], gathered: Gathered) -> None:
-    """Seats that are over by their worker's own word.
+    def _note_ends(self, workers: list[Worker]) -> None:
+        """Seats that are over by their worker's own word.
 
-    One that was stopped by somebody else, as a cancelled function ends with its worker, is given to another.
-    """
-    for worker in workers:
-        watch.waiting.pop(_number(worker), None)
-        if worker.ended_at is not None and _number(worker) not in watch.over and worker.id not in watch.buried:
-            watch.over.add(_number(worker))
-            _note_ending(gathered, worker.ending or "", worker.mode or "")
-            if worker.ending == "stopped":
-                _seat_again(queue, crew, watch, worker)
-    for number in list(watch.waiting):
-        answer = crew.answer(number)
-        if answer is not None and answer != "taken":
-            del watch.waiting[number]
-            watch.over.add(number)
-            _note_ending(gathered, answer, watch.seats[number].mode.name)
+        One that was stopped by somebody else, as a cancelled function ends with its worker, is given to another.
+        """
+        sitting = {_number(worker): worker for worker in workers}
+        for number in self.seats.keys() - self.over:
+            worker = sitting.get(number)
+            if worker is not None:
+                self.waiting.pop(number, None)
+            if worker is not None and worker.ended_at is not None:
+                self._seat_is_over(number, worker.ending or "")
+                if worker.ending == "stopped":
+                    self._seat_again(worker)
+                continue
+            answer = self.crew.answer(number)
+            if answer is not None and answer != "taken":
+                self._seat_is_over(number, answer)
+                self._bury_speechless(worker, answer)
 
+    def _seat_is_over(self, number: int, ending: str) -> None:
+        self.waiting.pop(number, None)
+        self.over.add(number)
+        if ending in _SOUND:
+            self.gathered.sound += 1
+        if ending.startswith("broken: "):
+            self.gathered.broken[self.seats[number].mode.name] = ending.removeprefix("broken: ")
+        elif ending in ("task_cap", "wall_clock"):
+            self._count_cut(ending)
 
-def _note_ending(gathered: Gathered, ending: str, mode: str) -> None:
-    if ending.startswith("broken: "):
-        gathered.broken[mode] = ending.removeprefix("broken: ")
-    elif ending in ("task_cap", "wall_clock"):
-        gathered.cut[ending] = gathered.cut.get(ending, 0) + 1
+    def _bury_speechless(self, worker: Worker | None, answer: str) -> None:
+        """A worker gave its seat up without being able to say so in the database: what it held crashes."""
+        latest = None if worker is None else self.queue.ledger.worker(worker.id)
+        if latest is not None and latest.ended_at is None:
+            bury(self.queue, self.project, latest, answer, answer, self.gathered.left)
 
+    # Those who did not
 
-def _bury_the_dead(
-    queue: Queue,
-    ground: Ground,
-    crew: Crew,
-    watch: Watch,
-    workers: list[Worker],
-    gathered: Gathered,
-) -> None:
-    for worker in workers:
-        if worker.ended_at is not None or processes.is_alive(worker.process) is not False:
-            continue
-        how = crew.ending(worker.pid)
-        tasks = queue.owned(worker.id)
-        bury(queue, ground, worker, f"missing: {how}", f"the worker died ({how})", gathered.left)
-        watch.buried.add(worker.id)
-        watch.over.add(_number(worker))
+    def _bury_dead(self, worker: Worker) -> None:
+        how = self.crew.ending(worker.pid)
+        tasks = self.queue.owned(worker.id)
+        bury(self.queue, self.project, worker, f"missing: {how}", f"the worker died ({how})", self.gathered.left)
+        self.over.add(_number(worker))
         during = f" during task {', '.join(str(task.id) for task in tasks)}" if tasks else ""
-        gathered.missing.append(f"w{worker.id} ({worker.mode}) {how}{during}")
-        _seat_again(queue, crew, watch, worker)
+        self.gathered.missing.append(f"w{worker.id} ({worker.mode}) {how}{during}")
+        self._seat_again(worker)
 
-
-def _enforce_deadlines(
-    queue: Queue,
-    ground: Ground,
-    crew: Crew,
-    watch: Watch,
-    workers: list[Worker],
-    gathered: Gathered,
-) -> None:
-    """End workers whose task or whose wall clock is over and who did not see to it themselves."""
-    now = clock.now()
-    for worker in workers:
-        if worker.ended_at is not None or worker.id in watch.buried:
-            continue
-        for task in queue.owned(worker.id):
-            mode = ground.modes.get(task.mode)
+    def _enforce_deadline(self, worker: Worker) -> None:
+        """End a worker whose task or whose wall clock is over and who did not see to it itself."""
+        now = clock.now()
+        for task in self.queue.owned(worker.id):
+            mode = self.project.modes.get(task.mode)
             slack = 0.0 if mode is not None and mode.function is not None else SLACK
             if task.deadline_at is not None and task.deadline_at < clock.stamp(clock.after(now, -slack)):
-                _end_late(queue, ground, worker, task, gathered)
-                watch.buried.add(worker.id)
-                watch.over.add(_number(worker))
-                _seat_again(queue, crew, watch, worker)
-                break
+                self._end_late(worker, task)
+                return
 
+    def _end_late(self, worker: Worker, task: Task) -> None:
+        """End one worker for one late task. A worker that can still speak says the same; the first word stands."""
+        only = self.queue.ledger.claims_of(worker) == 1
+        self.gathered.left += processes.end_tree(worker.process, self.project.limits.grace_sec)
+        by_wall_clock = task.deadline_at == worker.deadline_at
+        mode = self.project.modes.get(task.mode)
+        reason = "wall_clock" if by_wall_clock else "timeout"
+        if by_wall_clock and mode is not None and not had_its_time(task, mode, only=only):
+            self.queue.release(task, reason)
+        else:
+            self.queue.crash(task, reason, evidence=last_words(self.project, worker, task))
+        bury(self.queue, self.project, worker, reason, reason, self.gathered.left)
+        self._count_cut(reason)
+        self.over.add(_number(worker))
+        self._seat_again(worker)
 
-def _end_late(queue: Queue, ground: Ground, worker: Worker, task: Task, gathered: Gathered) -> None:
-    """End one worker for one late task. A worker that can still speak says the same of it; the first word stands."""
-    only = queue.ledger.claims_of(worker) == 1
-    gathered.left += processes.end_tree(worker.process, ground.limits.grace_sec)
-    by_wall_clock = task.deadline_at == worker.deadline_at
-    mode = ground.modes.get(task.mode)
-    reason = "wall_clock" if by_wall_clock else "timeout"
-    if by_wall_clock and mode is not None and not had_its_time(task, mode, only=only):
-        queue.release(task, reason)
-    else:
-        queue.crash(task, reason, evidence=last_words(ground, worker, task))
-    bury(queue, ground, worker, reason, reason, gathered.left)
-    gathered.cut[reason] = gathered.cut.get(reason, 0) + 1
+    def _seat_again(self, worker: Worker) -> None:
+        """A dead worker's seat goes to a new one, for the tasks that it had left.
 
+        A worker that died before its first task is not replaced: the next one would most likely die the same way.
+        """
+        seat = self.seats[_number(worker)]
+        claimed = self.queue.ledger.claims_of(worker)
+        if claimed and claimed < seat.task_cap and clock.stamp(clock.now()) < seat.until:
+            self.seat([replace(seat, number=max(self.seats) + 1, task_cap=seat.task_cap - claimed)])
 
-def _seat_again(queue: Queue, crew: Crew, watch: Watch, worker: Worker) -> None:
-    """A dead worker's seat goes to a new one, for the tasks that it had left.
+    def _help_the_stuck(self, workers: list[Worker]) -> None:
+        """Seats that no child takes: give up if children die at their start, else try a new pool once nobody works."""
+        if not self.waiting:
+            return
+        stillborn = self.crew.dead() - len({worker.pid for worker in workers})
+        if stillborn > STILLBORN_LIMIT:
+            for number in list(self.waiting):
+                self._seat_is_over(number, "broken: its workers die before they begin; see what they print")
+            return
+        now = clock.monotonic()
+        stuck = [number for number, since in self.waiting.items() if now - since > START_LIMIT]
+        if stuck and all(worker.ended_at is not None for worker in workers):
+            self.crew.reopen(len(stuck))
+            self.seat([self.seats[number] for number in stuck])
 
-    A worker that died before its first task is not replaced: the next one would most likely die the same way.
-    """
-    seat = watch.seats[_number(worker)]
-    claimed = queue.ledger.claims_of(worker)
-    if not claimed or claimed >= seat.task_cap or clock.stamp(clock.now()) >= seat.until:
-        return
-    again = replace(seat, number=max(watch.seats) + 1, task_cap=seat.task_cap - claimed)
-    watch.seats[again.number] = again
-    watch.waiting[again.number] = clock.monotonic()
-    crew.seat(again.number, again)
+    # The end
 
+    def _end_all(self, why: str) -> None:
+        """Ask every worker to stop, which gives back what it holds; then end the others, and give theirs back."""
+        queue, grace = self.queue, self.project.limits.grace_sec
+        for worker in self._present():
+            processes.ask_to_stop(worker.process)
+        patience = clock.monotonic() + grace
+        while self._present() and clock.monotonic() < patience:
+            clock.sleep(0.05)
+        for worker in self._present():
+            self.gathered.left += processes.end_tree(worker.process, 0)
+            self.gathered.left += processes.end_marked(worker.id, self.project.database, 0)
+            for task in queue.owned(worker.id):
+                queue.release(task, why)
+            queue.ledger.retire(worker.id, why)
+        if why == "wall_clock":
+            self.gathered.unstarted = len(self.waiting)
 
-def _free_the_stuck(crew: Crew, watch: Watch) -> None:
-    now = clock.monotonic()
-    stuck = [number for number, since in watch.waiting.items() if now - since > START_LIMIT]
-    if stuck:
-        crew.reopen(len(stuck))
-        for number in stuck:
-            watch.waiting[number] = now
-            crew.seat(number, watch.seats[number])
+    def _present(self) -> list[Worker]:
+        return [worker for worker in self.queue.ledger.crew(self.fire.id) if worker.ended_at is None]
 
+    def _count_cut(self, cap: str) -> None:
+        self.gathered.cut[cap] = self.gathered.cut.get(cap, 0) + 1
 
-def _end_all(queue: Queue, fire: Fire, ground: Ground, gathered: Gathered, why: str) -> None:
-    """Ask every worker to stop, which gives back what it holds; then end those that did not, and give theirs back."""
-    workers = _present(queue, fire)
-    for worker in workers:
-        processes.ask_to_stop(worker.process)
-    patience = clock.monotonic() + ground.limits.grace_sec
-    while _present(queue, fire) and clock.monotonic() < patience:
-        clock.sleep(0.05)
-    for worker in _present(queue, fire):
-        gathered.left += processes.end_tree(worker.process, 0)
-        gathered.left += processes.end_marked(worker.id, ground.database, 0)
-        for task in queue.owned(worker.id):
-            queue.release(task, why)
-        queue.ledger.retire(worker.id, why)
+    def _count_moves(self) -> None:
+        """Count what ended since the last look, so that a look costs the same in a long fire as in a short one."""
+        for state, count, last in self.queue.ledger.ended_since(self.fire, max(self.seen, self.fire.first_event)):
+            self.seen = max(self.seen, last)
+            if state == State.DONE:
+                self.drained += count
+            elif state in (State.FAILED, State.CRASHED, State.RETRY_PENDING):
+                self.failed += count
 
-
-def _present(queue: Queue, fire: Fire) -> list[Worker]:
-    return [worker for worker in queue.ledger.crew(fire.id) if worker.ended_at is None]
+    def _progress(self, workers: list[Worker], planned: int) -> Progress:
+        return Progress(
+            phase="barrier",
+            planned=planned,
+            drained=self.drained,
+            failed=self.failed,
+            seats=len(self.seats),
+            alive=sum(worker.ended_at is None for worker in workers),
+            left_seconds=max(0.0, (self.until - clock.now()).total_seconds()),
+        )
 
 
 def _number(worker: Worker) -> int:
     """The seat of one of the fire's own workers, which all have one."""
     assert worker.seat is not None
     return worker.seat
-
-
-def _count_moves(queue: Queue, fire: Fire, watch: Watch) -> None:
-    """Count what ended since the last look, so that a look costs the same in a long fire as in a short one."""
-    for state, count, last in queue.ledger.ended_since(fire, watch.seen):
-        watch.seen = max(watch.seen, last)
-        if state == State.DONE:
-            watch.drained += count
-        elif state in (State.FAILED, State.CRASHED, State.RETRY_PENDING):
-            watch.failed += count
-
-
-def _progress(watch: Watch, workers: list[Worker], planned: int, until: datetime.datetime) -> Progress:
-    return Progress(
-        phase="barrier",
-        planned=planned,
-        drained=watch.drained,
-        failed=watch.failed,
-        seats=len(watch.seats),
-        alive=sum(worker.ended_at is None for worker in workers),
-        left_seconds=max(0.0, (until - clock.now()).total_seconds()),
-    )

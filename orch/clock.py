@@ -21,7 +21,9 @@ def now() -> _datetime.datetime:
 
 def stamp(moment: _datetime.datetime) -> str:
     """The stored form: ``2026-11-30T19:10:00.123456Z``."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return moment.isoformat(timespec="microseconds")[:26] + "Z"
 
 
 def moment(stamped: str) -> _datetime.datetime:
@@ -97,4 +99,7 @@ def instant(text: str, zone_: _datetime.tzinfo) -> _datetime.datetime:
         parsed = _datetime.datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(f"{text!r} is not a time: write it like 2026-11-30T19:10 or 2026-11-30T19:10:00Z") from None
-    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=zone_)).astimezone(UTC)
+    try:
+        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=zone_)).astimezone(UTC)
+    except OverflowError:
+        raise UsageError(f"{text!r} is out of range: the years 1 to 9999 can be written") from None

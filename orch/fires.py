@@ -6,53 +6,27 @@ by itself, or by the next hygiene when it could not.
 
 from __future__ import annotations
 
+import datetime
 import json
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from types import FrameType
 
 from orch import clock, notify, pool, processes, rollup as rollups
-from orch.barrier import SLACK, Gathered, Progress, barrier
+from orch.barrier import SLACK, Barrier, Gathered, Progress
 from orch.errors import Held, OrchError, Refused, Stopped
-from orch.hygiene import Ground, Swept, look, recover, sweep
+from orch.hygiene import Swept, recover, sweep
 from orch.limits import Limits
-from orch.modes import Mode
 from orch.notify import Posted
 from orch.plan import Plan, Snapshot, by_backlog
+from orch.project import Project
 from orch.queue import Queue
 from orch.records import Fire, Note
 from orch.rollup import Rollup
-from orch.worker import Seat, sit
-
-# Fires whose measured durations the decision looks at.
-_MEASURED_FIRES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Project:
-    """What a fire needs to know of the project it works for.
-
-    ``zone`` is the IANA name of the zone whose calendar day the daily cap counts; ``folder`` is where functions are
-    imported from and commands run; ``state`` holds the outputs.
-    """
-
-    database: str
-    folder: str
-    state: str
-    modes: Mapping[str, Mode]
-    limits: Limits = field(default_factory=Limits)
-    zone: str = "UTC"
-    sinks: Sequence[str] = ("file:.orch/notes.md",)
-    durability: str = "adds"
-    start_method: str = "forkserver"
-    expected_interval_hours: float = 4.0
-    grace_minutes: float = 30.0
-
-    @property
-    def ground(self) -> Ground:
-        return Ground(self.modes, self.limits, self.database, self.state)
+from orch.seating import planned, seats_of, snapshot
+from orch.worker import sit
 
 
 @dataclass(slots=True)
@@ -88,7 +62,7 @@ def fire(
             report(Progress("rollup"))
             queue.ledger.stamp(opened.id, "rollup")
             # Known to this fire already: its note can say which tasks have had their last start.
-            recover(queue, project.ground, Swept())
+            recover(queue, project, Swept())
             fired = _close(queue, project, opened, _ending(gathered, plan), swept, plan, gathered)
         except Exception as error:
             # A surprise, or a storage that gave up: the note says so if it can be stored at all.
@@ -96,7 +70,7 @@ def fire(
             _close(queue, project, opened, "broke", swept, plan, gathered, error=problem)
             raise
         trim(queue)
-        fired.posted = notify.deliver(queue, project.folder)
+        fired.posted = notify.deliver(queue, project.folder, sinks=project.sinks)
     if signals.caught is not None:
         name = signal.Signals(signals.caught).name
         raise Stopped(f"fire {opened.id} was stopped by {name}; what ran was given back", signals.caught)
@@ -113,7 +87,7 @@ def open_fire(queue: Queue, project: Project, slot: str | None = None) -> Fire:
     with queue.transaction(durable=True):
         close_dead_fires(queue, project)
         for running in queue.ledger.fires_open():
-            raise Held(f"fire {running.id} is running (pid {running.pid} on {running.host}, since {running.opened_at})")
+            raise Held(_told_of(running, project.limits))
         if any(pause.mode == "*" for pause in queue.pauses()):
             raise Refused("everything is paused: 'orch resume --all' ends that")
         day = clock.day(now, zone)
@@ -131,8 +105,10 @@ def open_fire(queue: Queue, project: Project, slot: str | None = None) -> Fire:
 
 def close_dead_fires(queue: Queue, project: Project) -> list[int]:
     """Close fires whose process is gone, each with its own note: their numbers."""
-    closed = []
-    with queue.transaction():
+    closed: list[int] = []
+    if not queue.ledger.fires_open():
+        return closed
+    with queue.transaction(durable=True):
         for opened in queue.ledger.fires_open():
             if _is_gone(opened, project.limits):
                 error = f"its process (pid {opened.pid}) was gone in the phase {opened.phase}"
@@ -153,73 +129,9 @@ class Between:
 def between_fires(queue: Queue, project: Project) -> Between:
     """The sweep from cron: the fire's own hygiene, and whatever notes are still on their way."""
     closed = close_dead_fires(queue, project)
-    swept = sweep(queue, project.ground)
+    swept = sweep(queue, project)
     trim(queue)
-    return Between(swept, closed, notify.deliver(queue, project.folder))
-
-
-@dataclass(slots=True)
-class Rehearsal:
-    """What a fire would do now: what its hygiene would find, and its plan."""
-
-    missing: int
-    overdue: int
-    stale: int
-    crashed: int
-    due: int
-    plan: Plan
-    seats: list[Seat]
-
-
-def rehearse(queue: Queue, project: Project, *, decide: Callable[[Snapshot], Plan] = by_backlog) -> Rehearsal:
-    """Look and decide as a fire would; nothing is written and nothing is started."""
-    findings = look(queue, project.ground)
-    plan = decide(snapshot(queue, project))
-    return Rehearsal(
-        missing=len(findings.missing),
-        overdue=len(findings.overdue),
-        stale=len(findings.stale),
-        crashed=len(findings.crashed),
-        due=sum(queue.due()),
-        plan=plan,
-        seats=seats_of(plan, project, fire=0),
-    )
-
-
-def snapshot(queue: Queue, project: Project) -> Snapshot:
-    """The state of the queue as a decider sees it."""
-    return Snapshot(
-        backlog=queue.backlog(),
-        modes=project.modes,
-        paused=frozenset(pause.mode for pause in queue.pauses()),
-        seconds=_measured(queue),
-        limits=project.limits,
-    )
-
-
-def seats_of(plan: Plan, project: Project, *, fire: int) -> list[Seat]:
-    """One seat for each worker that was granted, the caps of its mode before those of the fire."""
-    seats: list[Seat] = []
-    now = clock.now()
-    for name, count in plan.granted.items():
-        mode = project.modes[name]
-        minutes = mode.wall_clock_minutes or project.limits.wall_clock_minutes
-        for _ in range(count):
-            seats.append(
-                Seat(
-                    number=len(seats) + 1,
-                    mode=mode,
-                    task_cap=mode.task_cap or project.limits.task_cap,
-                    until=clock.stamp(clock.after(now, minutes * 60)),
-                    fire=fire,
-                    database=project.database,
-                    durability=project.durability,
-                    project=project.folder,
-                    state=project.state,
-                    limits=project.limits,
-                )
-            )
-    return seats[: project.limits.max_pool]
+    return Between(swept, closed, notify.deliver(queue, project.folder, sinks=project.sinks))
 
 
 def trim(queue: Queue) -> bool:
@@ -234,7 +146,7 @@ def trim(queue: Queue) -> bool:
 def _hygiene(queue: Queue, project: Project, opened: Fire, report: Callable[[Progress], None]) -> Swept:
     report(Progress("hygiene"))
     queue.ledger.stamp(opened.id, "hygiene")
-    return sweep(queue, project.ground)
+    return sweep(queue, project)
 
 
 def _decide(
@@ -267,21 +179,12 @@ def _drain(
     queue.ledger.stamp(opened.id, "fan_out")
     crew = pool.Crew(sit, len(seats), start_method=project.start_method)
     try:
-        for seat in seats:
-            crew.seat(seat.number, seat)
-        queue.ledger.stamp(opened.id, "barrier")
         last = max(clock.moment(seat.until) for seat in seats)
-        return barrier(
-            queue,
-            opened,
-            project.ground,
-            crew,
-            seats,
-            until=clock.after(last, SLACK + 2 * project.limits.grace_sec),
-            planned=_planned(queue, seats),
-            report=report,
-            stopping=lambda: signals.caught is not None,
-        )
+        until = clock.after(last, SLACK + 2 * project.limits.grace_sec)
+        barrier = Barrier(queue, opened, project, crew, until)
+        barrier.seat(seats)
+        queue.ledger.stamp(opened.id, "barrier")
+        return barrier.wait(planned(queue, seats), report, stopping=lambda: signals.caught is not None)
     finally:
         crew.disband()
 
@@ -326,41 +229,34 @@ def _close(
 def _is_gone(opened: Fire, limits: Limits) -> bool:
     """Whether a fire's process is dead or, where it cannot be seen from here, has been silent for too long."""
     alive = processes.is_alive(opened.process)
-    if alive is None:
-        age = clock.seconds_between(opened.opened_at, clock.stamp(clock.now()))
-        return age > max(limits.stale_hours * 3600, limits.wall_clock_minutes * 120)
-    return not alive
+    return clock.now() > _given_up(opened, limits) if alive is None else not alive
+
+
+def _given_up(opened: Fire, limits: Limits) -> datetime.datetime:
+    """When a fire that cannot be seen from here is taken for dead."""
+    patience = max(limits.stale_hours * 3600, limits.wall_clock_minutes * 120)
+    return clock.after(clock.moment(opened.opened_at), patience)
+
+
+def _told_of(running: Fire, limits: Limits) -> str:
+    told = f"fire {running.id} is running (pid {running.pid} on {running.host}, since {running.opened_at})"
+    if processes.is_alive(running.process) is None:
+        freed = clock.stamp(_given_up(running, limits))
+        told += f"; its process cannot be seen from here, so that it is taken for dead at {freed} only"
+    return told
 
 
 def _ending(gathered: Gathered, plan: Plan) -> str:
+    """How a fire ended. One whose every worker died or could not begin is no success."""
     if gathered.stopped:
         return "stopped"
-    return "passed" if plan.granted else "idle"
+    if not plan.granted:
+        return "idle"
+    return "passed" if gathered.sound or not (gathered.missing or gathered.broken) else "broken"
 
 
 def _stored_plan(opened: Fire) -> Plan:
     return Plan(**json.loads(opened.plan)) if opened.plan else Plan()
-
-
-def _measured(queue: Queue) -> dict[str, float]:
-    """Seconds a task by mode, as the last fires measured them."""
-    seconds: dict[str, float] = {}
-    ended: dict[str, int] = {}
-    for past in queue.ledger.fires(_MEASURED_FIRES):
-        if past.rollup is None:
-            continue
-        for tally in rollups.read_back(past.rollup).tallies:
-            seconds[tally.mode] = seconds.get(tally.mode, 0.0) + tally.seconds
-            ended[tally.mode] = ended.get(tally.mode, 0) + tally.done + tally.failed
-    return {mode: seconds[mode] / count for mode, count in ended.items() if count}
-
-
-def _planned(queue: Queue, seats: Sequence[Seat]) -> int:
-    """How many tasks the seats can drain at the most."""
-    caps: dict[str, int] = {}
-    for seat in seats:
-        caps[seat.mode.name] = caps.get(seat.mode.name, 0) + seat.task_cap
-    return sum(min(caps.get(backlog.mode, 0), backlog.ready) for backlog in queue.backlog())
 
 
 class _Signals:

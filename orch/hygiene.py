@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orch import clock, processes
-from orch.limits import Limits
-from orch.modes import Mode
 from orch.outcomes import Evidence
+from orch.project import Project
 from orch.queue import Queue
 from orch.records import Task, Worker
 from orch.states import State
@@ -19,16 +17,6 @@ from orch.work import output
 
 # The parent enforces a deadline first; a sweep only when nobody did.
 OVERDUE_SLACK = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """Where hygiene works: the project's modes and limits, the database's path and the state folder."""
-
-    modes: Mapping[str, Mode]
-    limits: Limits
-    database: str
-    state: str
 
 
 @dataclass(slots=True)
@@ -60,19 +48,19 @@ class Swept:
         return any(counts) or bool(self.left)
 
 
-def sweep(queue: Queue, ground: Ground) -> Swept:
+def sweep(queue: Queue, project: Project) -> Swept:
     """Release what the dead hold and recover what crashed: the steps in the order in which they build on each other."""
     swept = Swept()
-    findings = look(queue, ground)
-    reap_stranded_runs(queue, ground, findings, swept)
+    findings = look(queue, project)
+    reap_stranded_runs(queue, project, findings, swept)
     release_stale_claims(queue, findings, swept)
-    recover(queue, ground, swept)
+    recover(queue, project, swept)
     promote(queue, swept)
     queue.store_totals()
     return swept
 
 
-def look(queue: Queue, ground: Ground) -> Findings:
+def look(queue: Queue, project: Project) -> Findings:
     """Judge every worker and every claim; changes nothing."""
     findings = Findings()
     now = clock.stamp(clock.now())
@@ -81,43 +69,43 @@ def look(queue: Queue, ground: Ground) -> Findings:
         judged[worker.id] = alive = processes.is_alive(worker.process)
         if alive is False:
             findings.missing.append(worker)
-        elif alive and worker.deadline_at and clock.seconds_between(worker.deadline_at, now) > _slack(ground):
+        elif alive and worker.deadline_at and clock.seconds_between(worker.deadline_at, now) > _slack(project):
             findings.overdue.append(worker)
     handled = {worker.id for worker in (*findings.missing, *findings.overdue)}
     for task in queue.owned():
         if task.state == State.CRASHED:
             findings.crashed.append(task)
-        elif task.owner not in handled and _is_stale(queue, ground, task, now, judged):
+        elif task.owner not in handled and _is_stale(queue, project, task, now, judged):
             findings.stale.append(task)
     return findings
 
 
-def reap_stranded_runs(queue: Queue, ground: Ground, findings: Findings, swept: Swept) -> None:
+def reap_stranded_runs(queue: Queue, project: Project, findings: Findings, swept: Swept) -> None:
     """End what dead workers left running and workers past every deadline; their tasks crash."""
     for worker in findings.missing:
         swept.missing += 1
-        swept.crashed += bury(queue, ground, worker, "missing", "the worker died", swept.left)
+        swept.crashed += bury(queue, project, worker, "missing", "the worker died", swept.left)
     for worker in findings.overdue:
         swept.ended += 1
-        swept.left += processes.end_tree(worker.process, ground.limits.grace_sec)
-        swept.crashed += bury(queue, ground, worker, "wall_clock", "wall_clock", swept.left)
+        swept.left += processes.end_tree(worker.process, project.limits.grace_sec)
+        swept.crashed += bury(queue, project, worker, "wall_clock", "wall_clock", swept.left)
 
 
-def bury(queue: Queue, ground: Ground, worker: Worker, ending: str, reason: str, left: list[str]) -> int:
+def bury(queue: Queue, project: Project, worker: Worker, ending: str, reason: str, left: list[str]) -> int:
     """A worker is gone: end what it left running, keep its last words, and let its tasks crash. How many did."""
-    left += processes.end_marked(worker.id, ground.database, ground.limits.grace_sec)
+    left += processes.end_marked(worker.id, project.database, project.limits.grace_sec)
     crashed = 0
     for task in queue.owned(worker.id):
-        if queue.crash(task, reason, evidence=last_words(ground, worker, task)):
+        if queue.crash(task, reason, evidence=last_words(project, worker, task)):
             crashed += 1
     queue.ledger.retire(worker.id, ending)
     return crashed
 
 
-def last_words(ground: Ground, worker: Worker, task: Task) -> Evidence:
+def last_words(project: Project, worker: Worker, task: Task) -> Evidence:
     """What a dead worker's function had written, kept as the output of the attempt that it died in."""
     try:
-        name = output.salvage(ground.state, worker.id, task.id, task.attempts, ground.limits.output_cap)
+        name = output.salvage(project.state, worker.id, task.id, task.attempts, project.limits.output_cap)
     except OSError:
         name = None
     return Evidence(output=name)
@@ -129,12 +117,12 @@ def release_stale_claims(queue: Queue, findings: Findings, swept: Swept) -> None
         swept.crashed += queue.crash(task, "stale: no sign of life from its owner")
 
 
-def recover(queue: Queue, ground: Ground, swept: Swept) -> None:
+def recover(queue: Queue, project: Project, swept: Swept) -> None:
     """Crashed tasks go up the retry ladder, or fail when their starts are spent."""
     for task in queue.owned():
         if task.state != State.CRASHED:
             continue
-        state = queue.recover(task, ground.limits.retries)
+        state = queue.recover(task, project.limits.retries)
         swept.retried += state is State.RETRY_PENDING
         swept.failed += state is State.FAILED
 
@@ -149,15 +137,15 @@ def promote(queue: Queue, swept: Swept) -> None:
             return
 
 
-def _slack(ground: Ground) -> float:
-    return OVERDUE_SLACK + ground.limits.grace_sec
+def _slack(project: Project) -> float:
+    return OVERDUE_SLACK + project.limits.grace_sec
 
 
-def _is_stale(queue: Queue, ground: Ground, task: Task, now: str, judged: dict[int, bool | None]) -> bool:
+def _is_stale(queue: Queue, project: Project, task: Task, now: str, judged: dict[int, bool | None]) -> bool:
     if task.owner is not None and task.owner not in judged and _has_ended(queue, task.owner):
         return True
-    mode = ground.modes.get(task.mode)
-    hours = ground.limits.stale_hours if mode is None or mode.stale_hours is None else mode.stale_hours
+    mode = project.modes.get(task.mode)
+    hours = project.limits.stale_hours if mode is None or mode.stale_hours is None else mode.stale_hours
     # A healthy long task is never released by age: its own deadline comes first.
     if task.deadline_at is not None and task.deadline_at > now:
         return False

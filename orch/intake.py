@@ -78,11 +78,15 @@ def _from_line(number: int, line: str, wish: Wish) -> NewTask:
     unknown = sorted(found.keys() - _FIELDS)
     if unknown:
         raise UsageError(f"line {number} has the unknown field {unknown[0]!r}: known are {', '.join(sorted(_FIELDS))}")
-    said = {name: found[name] for name in ("key", "priority", "at", "timeout", "ttl") if name in found}
-    if "in" in found:
-        said["delay"] = found["in"]
-    if "after" in found:
-        said["after"] = tuple(found["after"]) if isinstance(found["after"], list) else (found["after"],)
+    given = {name: value for name, value in found.items() if value is not None}
+    said = {name: given[name] for name in ("key", "priority", "at", "timeout", "ttl") if name in given}
+    if "in" in given:
+        said["delay"] = given["in"]
+    if "after" in given:
+        said["after"] = tuple(given["after"]) if isinstance(given["after"], list) else (given["after"],)
+    for name in (given.get("key", ""), *said.get("after", ())):
+        if isinstance(name, bool) or not isinstance(name, str | int):
+            raise UsageError(f"line {number}: {json.dumps(name)} is no id and no key")
     try:
         return _new(found["mode"], _member(line), replace(wish, **said))
     except UsageError as error:

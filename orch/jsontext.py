@@ -6,6 +6,7 @@ Text from outside is checked and then kept as it was written, so big integers an
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 from orch.errors import UsageError
@@ -37,6 +38,17 @@ def parse(text: str, what: str = "payload") -> Any:
         raise UsageError(f"{what} is not valid JSON: {error}") from None
 
 
+class Written(str):
+    """A number as it is written, for a place where its text counts and not its value."""
+
+    __slots__ = ()
+
+
+def parse_as_written(text: str) -> Any:
+    """The value of a checked JSON text, its decimal numbers as `Written` text."""
+    return json.loads(text, parse_float=Written)
+
+
 def checked(text: str, what: str = "payload") -> str:
     """The same text when it is strict JSON that the database can hold; `UsageError` otherwise."""
     value = parse(text, what)
@@ -59,7 +71,9 @@ def same(one: str, other: str) -> bool:
 
 
 def _canonical(text: str) -> str:
-    return json.dumps(json.loads(text), sort_keys=True)
+    # A decimal by its exact value: two that differ only beyond what a float holds are not the same.
+    value = json.loads(text, parse_float=lambda number: f"\0{Decimal(number).normalize()}")
+    return json.dumps(value, sort_keys=True)
 
 
 def _storable(text: str) -> bool:

@@ -146,8 +146,8 @@ class Ledger:
         return [(task, mode, state, why) for task, mode, state, why in rows]
 
     def spent(self, fire: Fire) -> list[tuple[int, str, str]]:
-        """Tasks whose last start was lost while the fire ran: task, mode, and why."""
-        rows = self.database.run("spent_retries", first_event=fire.first_event)
+        """Tasks that failed for good after a crash and that no earlier note told of: task, mode, and why."""
+        rows = self.database.run("spent_retries", fire=fire.id)
         return [(task, mode, why or "") for task, mode, why in rows]
 
     # Notes
@@ -177,10 +177,20 @@ class Ledger:
             for note, sink, tries, at, error, fire, created, title, body in self.database.run("deliveries_open")
         ]
 
-    def try_delivery(self, delivery: Delivery) -> int:
-        """Count a try before it happens: its number, or 0 when the note was delivered in the meantime."""
+    def try_delivery(self, delivery: Delivery, *, held_for: float) -> int:
+        """Count a try before it happens: its number, or 0 when somebody delivered it, or is at it.
+
+        A try that was never ended frees the delivery after `held_for` seconds.
+        """
+        now = clock.now()
         with self.database.transaction():
-            rows = self.database.run("try_delivery", note=delivery.note, sink=delivery.sink)
+            rows = self.database.run(
+                "try_delivery",
+                note=delivery.note,
+                sink=delivery.sink,
+                now=clock.stamp(now),
+                given_up=clock.stamp(clock.after(now, -held_for)),
+            )
         return int(rows[0][0]) if rows else 0
 
     def end_delivery(self, delivery: Delivery, error: str | None) -> None:

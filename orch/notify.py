@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from orch.errors import UsageError
+from orch.legible import storable
 from orch.queue import Queue
 from orch.records import Note
 from orch.work import command
@@ -36,13 +37,18 @@ def check_sink(sink: str) -> str:
     raise UsageError(f"{sink!r} is not a sink: use 'file:PATH', 'command:WORDS' or 'stdout'")
 
 
-def deliver(queue: Queue, project: str, *, among: Sequence[str] | None = None) -> list[Posted]:
-    """Try every open delivery once (only to the sinks `among`, if given); paths and commands are the project's."""
-    posted = []
+def deliver(queue: Queue, project: str, *, sinks: Collection[str]) -> list[Posted]:
+    """Try what has not reached one of `sinks` yet, once each; paths and commands are the project's.
+
+    A sink that fails is left alone for the rest of this round, and what is open for a sink that is no more stays open.
+    """
+    posted: list[Posted] = []
     for delivery, note in queue.ledger.outbox():
-        if among is not None and delivery.sink not in among:
+        failed = {one.sink for one in posted if one.error}
+        if delivery.sink not in sinks or delivery.sink in failed:
             continue
-        tries = queue.ledger.try_delivery(delivery)
+        # Nobody else may be at it: a try holds its delivery for as long as it can take.
+        tries = queue.ledger.try_delivery(delivery, held_for=COMMAND_LIMIT + 60)
         if not tries:
             continue
         try:
@@ -50,7 +56,7 @@ def deliver(queue: Queue, project: str, *, among: Sequence[str] | None = None) -
             error = None
         except (OSError, ValueError, UsageError, command.CannotRun) as problem:
             error = str(problem)
-        queue.ledger.end_delivery(delivery, error)
+        queue.ledger.end_delivery(delivery, None if error is None else storable(error))
         posted.append(Posted(note.id, delivery.sink, error))
     return posted
 
@@ -78,8 +84,10 @@ def _append(path: str, note: Note, *, again: bool) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         data = mark + note.body.encode("utf-8", "replace") + b"\n\n"
+        size = os.fstat(descriptor).st_size
         if os.write(descriptor, data) != len(data):
-            raise OSError(f"{path}: the note was written in part only")
+            os.ftruncate(descriptor, size)
+            raise OSError(f"{path}: the note could be written in part only; is the disk full?")
     finally:
         os.close(descriptor)
 

@@ -66,7 +66,10 @@ class NotNow(Exception):
 
     def __init__(self, why: str = "not now", *, retry_after: float | None = None) -> None:
         super().__init__(why)
-        self.why = why
+        number = isinstance(retry_after, int | float) and not isinstance(retry_after, bool)
+        if retry_after is not None and not (number and 0 <= retry_after < float("inf")):
+            raise ValueError(f"retry_after {retry_after!r} is not a number of seconds")
+        self.why = str(why)
         self.retry_after = retry_after
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ DATABASE_MARK = "ORCH_DB"
 # Set for one command.
 TASK_MARK = "ORCH_TASK_ID"
 CLAIM_MARK = "ORCH_CLAIM"
+_CLAIM_MARKS = {WORKER_MARK, DATABASE_MARK, TASK_MARK, CLAIM_MARK}
 
 _TICK = 0.02
 
@@ -37,12 +38,11 @@ def myself() -> Process:
 
 def is_alive(process: Process) -> bool | None:
     """Whether that very process runs; None when it cannot be seen from here (another host or pid namespace)."""
-    if process.host != socket.gethostname():
-        return None
     boot, _, space = process.boot.partition("/")
     here, _, my_space = _boot().partition("/")
     if boot != here:
-        return False
+        # This host has been started again since, or it is another host.
+        return False if process.host == socket.gethostname() else None
     if space != my_space:
         return None
     return _started(process.pid) == process.started
@@ -56,6 +56,23 @@ def ask_to_stop(process: Process) -> None:
             os.kill(process.pid, signal.SIGCONT)
         except (ProcessLookupError, PermissionError):
             pass
+
+
+def hold(process: Process) -> bool:
+    """Stop one process where it stands, until `let_go` or its end; False when it is not there any more."""
+    if is_alive(process) is not True:
+        return False
+    try:
+        os.kill(process.pid, signal.SIGSTOP)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def let_go(process: Process) -> None:
+    """Let a process that was held go on."""
+    if is_alive(process) is True:
+        os.kill(process.pid, signal.SIGCONT)
 
 
 def end_tree(process: Process, grace: float) -> list[str]:
@@ -87,10 +104,15 @@ def end_marked(worker: int, database: str, grace: float) -> list[str]:
     return _end(_marked({WORKER_MARK: str(worker), DATABASE_MARK: database}), grace)
 
 
-def end_claim(task: int, claim: int, database: str, grace: float) -> tuple[bool, list[str]]:
-    """End the command that does a task under one claim: whether there was any, and what could not be ended."""
-    found = _marked({TASK_MARK: str(task), CLAIM_MARK: str(claim), DATABASE_MARK: database})
-    return bool(found), _end(found, grace)
+def end_claim(task: int, claim: int, database: str, grace: float) -> list[str]:
+    """End the command that does a task under one claim: what could not be ended. Looks again for one just starting."""
+    marks = {TASK_MARK: str(task), CLAIM_MARK: str(claim), DATABASE_MARK: database}
+    for _ in range(5):
+        found = _marked(marks)
+        if found:
+            return _end(found, grace)
+        clock.sleep(0.1)
+    return []
 
 
 def _marked(marks: dict[str, str]) -> list[psutil.Process]:
@@ -107,28 +129,30 @@ def _marked(marks: dict[str, str]) -> list[psutil.Process]:
     return found
 
 
-def end_group(pid: int, grace: float) -> list[str]:
-    """End a child that leads its own process group, the group, and the child's descendants wherever they went."""
+def end_group(pid: int, environment: Mapping[str, str] | None, grace: float) -> list[str]:
+    """End a child that leads its own process group with its group, its descendants, and all that carries its marks.
+
+    `environment` is what it was started with: a descendant that left the group and lost its parent is known by it.
+    """
     import psutil
 
+    family = {process.pid: process for process in psutil.process_iter() if _group_of(process.pid) == pid}
     try:
         child = psutil.Process(pid)
-        family = [child, *child.children(recursive=True)]
+        family |= {process.pid: process for process in (child, *child.children(recursive=True))}
     except psutil.Error:
-        family = []
-    _signal_group(pid, signal.SIGTERM)
-    left = _end(family, grace)
-    _signal_group(pid, signal.SIGKILL)
-    return left
-
-
-def _signal_group(group: int, signum: int) -> None:
-    if group == os.getpgrp():
-        return
-    try:
-        os.killpg(group, signum)
-    except (ProcessLookupError, PermissionError):
         pass
+    marks = {name: value for name, value in (environment or {}).items() if name in _CLAIM_MARKS}
+    if len(marks) == len(_CLAIM_MARKS):
+        family |= {process.pid: process for process in _marked(marks)}
+    return _end(family.values(), grace)
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return None
 
 
 def _end(family: Iterable[psutil.Process], grace: float) -> list[str]:

@@ -16,6 +16,7 @@ from orch import backoff, clock, jsontext, modes
 from orch.database import Database
 from orch.errors import Conflict, NotFound, UsageError
 from orch.ledger import Ledger
+from orch.legible import storable
 from orch.limits import Retries
 from orch.outcomes import NOTHING, Evidence
 from orch.records import Added, Attempt, Backlog, Event, NewTask, Pause, Task
@@ -118,6 +119,7 @@ class Queue:
                 plain = []
                 added.append(self._add_one(new, now))
             added += self._add_plain(plain, now)
+            self._name_by_id()
         return added
 
     def _add_plain(self, news: Sequence[NewTask], now: str) -> list[Added]:
@@ -171,7 +173,15 @@ class Queue:
                 run("mark_needed", id=need)
         if new.key is not None and run("name_dependency", id=id, key=new.key):
             run("mark_needed", id=id)
+            if run("waits_for_itself", id=id)[0][0]:
+                raise UsageError(f"the task {new.key!r} would wait for itself, through those that wait for it")
         return Added(id, True)
+
+    def _name_by_id(self) -> None:
+        """Dependencies that named the id of a task before it was there."""
+        for (id,) in self.database.run("unknown_ids"):
+            self.database.run("name_dependency", id=id, key=str(id))
+            self.database.run("mark_needed", id=id)
 
     def _resolve(self, names: Iterable[str]) -> list[tuple[str, int | None, int]]:
         """What a task is to wait for: each name with its task's id (None when unknown yet) and whether that is done."""
@@ -204,12 +214,13 @@ class Queue:
         bound each attempt. An empty list: nothing to claim, or the mode is paused.
         """
         now = clock.now()
-        promotable, expired, claimable = self.database.run("look", now=clock.stamp(now), mode=mode)[0]
+        stamp = clock.stamp(now)
+        promotable, expired, claimable = self.database.run("look", now=stamp, mode=mode)[0]
         # A look costs no lock: idle workers do not disturb those who write.
         if not (promotable or expired or claimable):
             return []
         with self.transaction():
-            tasks = self._claim(mode, batch, worker, start, timeout, until, now)
+            tasks = self._claim(mode, batch, worker, start, timeout, until, now, stamp)
         if len(tasks) > 1:
             tasks.sort(key=lambda task: (-task.priority, task.id))
         return tasks
@@ -245,9 +256,10 @@ class Queue:
         Whether the finish counted, and the next task. Limits as in `claim`.
         """
         now = clock.now()
+        stamp = clock.stamp(now)
         with self.transaction():
-            kept = self._finish(task, result, evidence, clock.stamp(now))
-            tasks = self._claim(task.mode, 1, task.owner, True, timeout, until, now)
+            kept = self._finish(task, result, evidence, stamp)
+            tasks = self._claim(task.mode, 1, task.owner, True, timeout, until, now, stamp)
         return kept, tasks[0] if tasks else None
 
     def fail(self, task: Task, error: str, *, evidence: Evidence = NOTHING, retries: Retries | None = None) -> bool:
@@ -261,7 +273,7 @@ class Queue:
             state, due_at, count = _ladder(retries, task.retry_count + 1, now)
         with self.transaction():
             kept = self._fenced(
-                "fail", task, now, state=state.value, due_at=due_at, retry_count=count, reason=error[:_REASON]
+                "fail", task, now, state=state.value, due_at=due_at, retry_count=count, reason=storable(error)[:_REASON]
             )
             if kept:
                 self._keep(task, None, error, evidence)
@@ -270,17 +282,29 @@ class Queue:
     def crash(self, task: Task, reason: str, *, error: str | None = None, evidence: Evidence = NOTHING) -> bool:
         """The owner is dead, stalled or out of time. False when the claim had ended by then."""
         with self.transaction():
-            kept = self._fenced("crash", task, clock.now(), reason=reason)
+            kept = self._fenced("crash", task, clock.now(), reason=storable(reason))
             if kept and (error is not None or evidence is not NOTHING):
                 self._keep(task, None, error or reason, evidence)
         return kept
 
-    def release(self, task: Task, reason: str, *, delay: float | None = None, fire: int | None = None) -> bool:
+    def release(
+        self,
+        task: Task,
+        reason: str,
+        *,
+        delay: float | None = None,
+        fire: int | None = None,
+        evidence: Evidence = NOTHING,
+    ) -> bool:
         """Give a task back unharmed, due again after `delay` seconds and not before `fire` has ended."""
         now = clock.now()
         due_at = None if delay is None else clock.stamp(clock.after(now, delay))
         held = fire if delay is not None else None
-        return self._fenced("release", task, now, due_at=due_at, held=held, reason=reason)
+        with self.transaction():
+            kept = self._fenced("release", task, now, due_at=due_at, held=held, reason=storable(reason))
+            if kept:
+                self._keep(task, None, None, evidence)
+        return kept
 
     # Recovering
 
@@ -436,10 +460,10 @@ class Queue:
         timeout: float | None,
         until: str | None,
         now: datetime.datetime,
+        stamp: str,
     ) -> list[Task]:
         """The claim itself, inside a transaction, after what is due has been made claimable."""
         run = self.database.run
-        stamp = clock.stamp(now)
         self._promote(stamp, PROMOTE_BATCH)
         deadline = until if timeout is None else _earlier(until, clock.stamp(clock.after(now, timeout)))
         state = (State.PROCESSING if start else State.CLAIMED).value
@@ -500,7 +524,7 @@ class Queue:
             task=task.id,
             attempt=task.attempts,
             result=result,
-            error=error,
+            error=None if error is None else storable(error),
             exit_code=evidence.exit_code,
             output=evidence.output,
         )
@@ -523,7 +547,10 @@ def _check_new(new: NewTask) -> None:
         raise UsageError(f"priority {new.priority} is out of range: -100 to 100, higher goes first")
     if new.timeout is not None and not 0 < new.timeout < float("inf"):
         raise UsageError(f"timeout {new.timeout} must be a number of seconds above 0")
-    if new.key is not None and (not new.key or len(new.key) > 500 or not new.key.isprintable()):
-        raise UsageError(f"{new.key!r} cannot be a key: use 1 to 500 printable characters")
+    for name in new.after if new.key is None else (new.key, *new.after):
+        if not name or len(name) > 500 or not name.isprintable():
+            raise UsageError(f"{name!r} cannot be a key: use 1 to 500 printable characters")
+    if new.key is not None and new.key.isascii() and new.key.isdigit():
+        raise UsageError(f"{new.key!r} cannot be a key: a whole number always means a task's id")
     if new.key is not None and new.key in new.after:
         raise UsageError(f"the task {new.key!r} cannot wait for itself")

@@ -241,9 +241,10 @@ class Tally:
 
 @dataclass(slots=True)
 class FailureGroup:
-    """Equal failures of one mode, as one line."""
+    """Equal failures of one mode, as one line; ``final`` ones are not tried again."""
 
     mode: str
     error: str
     count: int
+    final: bool
     tasks: list[int] = field(default_factory=list)

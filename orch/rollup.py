@@ -11,9 +11,11 @@ from typing import Any
 
 from orch.barrier import Gathered
 from orch.hygiene import Swept
+from orch.legible import count, shown
 from orch.plan import Plan
 from orch.queue import Queue
 from orch.records import Backlog, FailureGroup, Fire, Tally
+from orch.states import State
 
 _NAMED_TASKS = 5
 # What tells two otherwise equal errors apart: numbers, addresses, paths and file names.
@@ -57,6 +59,7 @@ class Rollup:
         """Whether nothing happened that anybody has to read of."""
         return not (
             self.tallies
+            or self.spent
             or self.swept.anything
             or self.cuts
             or self.unknown
@@ -135,22 +138,26 @@ def _worker_cuts(gathered: Gathered, rollup: Rollup) -> list[tuple[str, str]]:
     if gathered.cut.get("task_cap") and ready:
         cuts.append(("task_cap", f"ended {gathered.cut['task_cap']} workers; {_tasks(ready)} left for the next fire"))
     if gathered.cut.get("wall_clock"):
-        cuts.append(("wall_clock", f"ended {_count(gathered.cut['wall_clock'], 'worker')}"))
+        cuts.append(("wall_clock", f"ended {count(gathered.cut['wall_clock'], 'worker')}"))
     if gathered.unstarted:
-        cuts.append(("wall_clock", f"{_count(gathered.unstarted, 'seat')} never began"))
+        cuts.append(("wall_clock", f"{count(gathered.unstarted, 'seat')} never began"))
     return cuts
 
 
 def _grouped(failures: Sequence[tuple[int, str, str, str]]) -> list[FailureGroup]:
-    """Equal failures as one line each, the most frequent first; numbers and paths that differ do not make two."""
-    groups: dict[tuple[str, str], FailureGroup] = {}
-    for task, mode, _, why in failures:
-        alike = (mode, _PARTICULAR.sub("#", why))
-        group = groups.setdefault(alike, FailureGroup(mode, why, 0))
+    """Equal failures as one line each: those for good first, then the most frequent.
+
+    Numbers and paths that differ do not make two.
+    """
+    groups: dict[tuple[str, str, bool], FailureGroup] = {}
+    for task, mode, state, why in failures:
+        final = state == State.FAILED
+        alike = (mode, _PARTICULAR.sub("#", why), final)
+        group = groups.setdefault(alike, FailureGroup(mode, why, 0, final))
         group.count += 1
         if task not in group.tasks and len(group.tasks) < _NAMED_TASKS:
             group.tasks.append(task)
-    return sorted(groups.values(), key=lambda group: -group.count)
+    return sorted(groups.values(), key=lambda group: (not group.final, -group.count))
 
 
 # The note
@@ -171,15 +178,15 @@ def needs_a_person(rollup: Rollup) -> str | None:
         return f"mode {mode} cannot work: {why}"
     if rollup.left:
         return f"processes that could not be ended: {', '.join(rollup.left)}"
-    for mode, count in rollup.unknown.items():
-        return f"mode {mode}, which orch.toml does not name, has {_tasks(count)} waiting"
     for task, mode, why in rollup.spent:
         return f"task {task} ({mode}) failed for good: {why}; 'orch show {task}'"
+    if rollup.failed and rollup.failures:
+        group = rollup.failures[0]
+        return f"{_tasks(rollup.failed)} failed, most often: {group.error or 'no reason given'}"
+    for mode, number in rollup.unknown.items():
+        return f"mode {mode}, which orch.toml does not name, has {_tasks(number)} waiting"
     for task, name, _, state in rollup.stuck:
         return f"task {task} waits for {name}, which {'failed' if state else 'does not exist'}"
-    if rollup.failures and any(tally.failed for tally in rollup.tallies):
-        group = rollup.failures[0]
-        return f"{_count(rollup.failed, 'task')} failed, most often: {group.error or 'no reason given'}"
     return None
 
 
@@ -202,12 +209,12 @@ def _failed(rollup: Rollup) -> list[str]:
         tasks = ", ".join(str(task) for task in group.tasks) + (", …" if group.count > len(group.tasks) else "")
         lines.append(f"- {group.mode}: {group.count} × {_line(group.error) or 'no reason given'} (task {tasks})")
     lines += [f"- {mode}: task {task} failed for good: {_line(why)}" for task, mode, why in rollup.spent]
-    lines += [f"- {mode} cannot work: {_line(why)}" for mode, why in rollup.broken.items()]
+    lines += [f"- {_line(mode)} cannot work: {_line(why)}" for mode, why in rollup.broken.items()]
     lines += [f"- worker {_line(worker)}" for worker in rollup.missing]
     if rollup.lost:
-        lines.append(f"- {_count(rollup.lost, 'answer')} came after the claim was lost, and changed nothing")
+        lines.append(f"- {count(rollup.lost, 'answer')} came after the claim was lost, and changed nothing")
     if rollup.left:
-        lines.append(f"- still running: {', '.join(rollup.left)}")
+        lines.append(f"- still running: {_line(', '.join(rollup.left))}")
     return ["Failed:", *lines] if lines else []
 
 
@@ -215,14 +222,14 @@ def _drained(rollup: Rollup) -> list[str]:
     lines = []
     for tally in rollup.tallies:
         parts = [f"{tally.done} done"]
-        for count, word in (
+        for number, word in (
             (tally.failed, "failed"),
             (tally.retried, "to be retried"),
             (tally.crashed, "crashed"),
             (tally.released, "given back"),
         ):
-            if count:
-                parts.append(f"{count} {word}")
+            if number:
+                parts.append(f"{number} {word}")
         lines.append(f"- {tally.mode}: {', '.join(parts)} ({tally.seconds:.1f} s of work)")
     return ["Drained:", *lines] if lines else []
 
@@ -243,7 +250,7 @@ def _recovered(rollup: Rollup) -> list[str]:
         (swept.promoted, "task became due", "tasks became due"),
         (swept.expired, "task expired", "tasks expired"),
     ]
-    lines = [f"- {count} {one if count == 1 else many}" for count, one, many in told if count]
+    lines = [f"- {number} {one if number == 1 else many}" for number, one, many in told if number]
     return ["Recovered first:", *lines] if lines else []
 
 
@@ -251,7 +258,7 @@ def _waiting(rollup: Rollup) -> list[str]:
     lines = []
     for backlog in rollup.waiting:
         parts = []
-        for count, word in (
+        for number, word in (
             (backlog.ready, "ready"),
             (backlog.delayed, "delayed"),
             (backlog.retrying, "to be retried"),
@@ -259,8 +266,8 @@ def _waiting(rollup: Rollup) -> list[str]:
             (backlog.running, "claimed"),
             (backlog.crashed, "crashed"),
         ):
-            if count:
-                parts.append(f"{count} {word}")
+            if number:
+                parts.append(f"{number} {word}")
         notes = []
         if backlog.mode in rollup.unknown:
             notes.append("not in orch.toml")
@@ -270,7 +277,7 @@ def _waiting(rollup: Rollup) -> list[str]:
         lines.append(f"- {backlog.mode}: {', '.join(parts)}{remark}")
     for task, name, id, state in rollup.stuck:
         what = f"task {id}, which {state}" if id else "which does not exist"
-        lines.append(f"- task {task} waits for {name}: {what}")
+        lines.append(f"- task {task} waits for {_line(name)}: {what}")
     return ["Still waiting:", *lines] if lines else []
 
 
@@ -287,13 +294,9 @@ def _outcome(rollup: Rollup) -> str:
 
 
 def _line(text: str) -> str:
-    """A text from outside as part of one line: control characters shown, never obeyed."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)[:500]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """A text from outside as part of one line."""
+    return shown(text)[:500]
 
 
 def _tasks(number: int) -> str:
-    return _count(number, "task")
+    return count(number, "task")

@@ -17,11 +17,13 @@ from orch.limits import Limits, Retries
 from orch.modes import RUN, Mode, check_name
 
 if TYPE_CHECKING:
-    from orch.fires import Project
+    from orch.project import Project
+    from orch.settings_schema import Checked
 
 CONFIG_NAME = "orch.toml"
 STATE_NAME = ".orch"
 DATABASE_NAME = "orch.db"
+DURABILITIES = ("adds", "full", "normal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,10 @@ class Place:
 
     @property
     def durability(self) -> str:
-        return str(self._table("queue").get("durability", "adds"))
+        found = str(self._table("queue").get("durability", DURABILITIES[0]))
+        if found not in DURABILITIES:
+            raise UsageError(f"{self.config}: queue.durability: {found!r} is not one of {', '.join(DURABILITIES)}")
+        return found
 
     @property
     def zone(self) -> str:
@@ -60,8 +65,10 @@ def locate(database: str | None = None, config: str | None = None) -> Place:
 
     `NotFound` when there is neither a settings file nor a database to go by.
     """
+    if database is None and config is None:
+        # A named settings file means its own queue, whatever queue the caller is a task of.
+        database = os.environ.get("ORCH_DB") or None
     config = config or os.environ.get("ORCH_CONFIG") or None
-    database = database or os.environ.get("ORCH_DB") or None
     if config is None:
         config = _search(os.getcwd())
     elif not os.path.isfile(config):
@@ -71,7 +78,7 @@ def locate(database: str | None = None, config: str | None = None) -> Place:
     raw = {} if config is None else read_toml(config)
     if database is not None and "://" in database:
         raise UsageError(f"{database}: only a path to an SQLite file is supported so far")
-    return _place(None if config is None else os.path.abspath(config), database, raw)
+    return _place(None if config is None else os.path.realpath(config), database, raw)
 
 
 def _place(config: str | None, database: str | None, raw: Mapping[str, Any]) -> Place:
@@ -81,7 +88,7 @@ def _place(config: str | None, database: str | None, raw: Mapping[str, Any]) -> 
         queue = raw.get("queue", {})
         named = queue.get("database") if isinstance(queue, dict) else None
         database = os.path.join(folder, named if isinstance(named, str) else os.path.join(STATE_NAME, DATABASE_NAME))
-    database = os.path.abspath(database)
+    database = os.path.realpath(database)
     beside = os.path.dirname(database)
     state = beside if os.path.basename(database) == DATABASE_NAME else f"{database}.files"
     if folder is None:
@@ -107,11 +114,12 @@ def load(place: Place, flags: Mapping[str, Any] | None = None) -> Project:
 
     `flags` are limits by name that beat the environment and the file; None stands for "not given".
     """
-    from orch.fires import Project
+    from orch.project import Project
     from orch.settings_schema import check
 
     checked = check(place.raw, place.config or "the defaults")
-    limits = _limits(checked.limits, checked.orchestrator, flags or {})
+    limits = _limits(checked)
+    limits = replace(limits, **_overrides(flags or {}))
     zone = checked.zone or machine_zone()
     clock.zone(zone)
     modes = {name: Mode(name=check_name(name), **table) for name, table in checked.modes.items()}
@@ -131,32 +139,24 @@ def load(place: Place, flags: Mapping[str, Any] | None = None) -> Project:
     )
 
 
-def _limits(table: Mapping[str, Any], orchestrator: Mapping[str, Any], flags: Mapping[str, Any]) -> Limits:
-    retries = Retries(
-        **{name.removeprefix("retry_"): value for name, value in orchestrator.items() if name.startswith("retry_")}
-    )
-    others = {name: value for name, value in orchestrator.items() if not name.startswith("retry_")}
-    limits = Limits(**{**table, **others}, retries=retries)
-    given = {name: value for name, value in flags.items() if value is not None}
-    return replace(limits, **{**_environment_limits(), **given})
+def _limits(checked: Checked) -> Limits:
+    named = checked.orchestrator
+    retries = {name.removeprefix("retry_"): named[name] for name in named if name.startswith("retry_")}
+    others = {name: named[name] for name in named if not name.startswith("retry_")}
+    return Limits(**checked.limits, **others, retries=Retries(**retries))
 
 
-def _environment_limits() -> dict[str, Any]:
-    """Limits from the environment: ``ORCH_MAX_POOL=4`` and so on."""
+def _overrides(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Limits from the environment (``ORCH_MAX_POOL=4``) and, before them, from flags; bounded as in the file."""
+    from orch.settings_schema import check_limit
+
     found: dict[str, Any] = {}
     for field in fields(Limits):
         text = os.environ.get(f"ORCH_{field.name.upper()}")
-        if text is None or field.name == "retries":
-            continue
-        kind: Any = type(field.default)
-        try:
-            value = kind(text)
-        except ValueError:
-            value = None
-        if value is None or not 0 <= value < float("inf"):
-            what = "a whole number" if kind is int else "a number"
-            raise UsageError(f"ORCH_{field.name.upper()}={text!r} is not {what} of 0 or more")
-        found[field.name] = value
+        if text is not None and field.name != "retries":
+            found |= check_limit(field.name, text, f"ORCH_{field.name.upper()}={text!r}")
+        if flags.get(field.name) is not None:
+            found |= check_limit(field.name, flags[field.name], f"--{field.name.replace('_', '-')}")
     return found
 
 
@@ -173,12 +173,12 @@ def _search(folder: str) -> str | None:
 
 def machine_zone() -> str:
     """The IANA name of this machine's time zone, as far as it can be told; else UTC."""
-    named = os.environ.get("TZ", "").removeprefix(":")
-    if "/" in named and not named.startswith("/"):
-        return named
-    try:
-        target = os.path.realpath("/etc/localtime")
-    except OSError:
-        return "UTC"
-    _, found, name = target.partition("/zoneinfo/")
-    return name.removeprefix("posix/").removeprefix("right/") if found and name not in ("Etc/UTC", "UCT") else "UTC"
+    target = os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2]
+    for name in (os.environ.get("TZ", "").removeprefix(":"), target.removeprefix("posix/").removeprefix("right/")):
+        if "/" in name and not name.startswith("Etc/"):
+            try:
+                clock.zone(name)
+            except UsageError:
+                continue
+            return name
+    return "UTC"

@@ -128,6 +128,13 @@ def check(raw: Mapping[str, Any], where: str) -> Checked:
     )
 
 
+def check_limit(name: str, value: Any, where: str) -> dict[str, Any]:
+    """One limit that comes from somewhere else than the file, by its name; `UsageError` says where it comes from."""
+    table = "limits" if name in _LimitsTable.model_fields else "orchestrator"
+    checked = check({table: {name: value}}, where)
+    return checked.limits if table == "limits" else checked.orchestrator
+
+
 def _problem(problem: Mapping[str, Any]) -> str:
     key = ".".join(str(part) for part in problem["loc"])
     text = str(problem["msg"]).removeprefix("Value error, ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from orch import clock, processes
-from orch.fires import Project
+from orch.project import Project
 from orch.queue import Queue
 from orch.records import Backlog, Fire, Pause
 from orch.states import State
@@ -25,7 +25,10 @@ class ModeStanding:
 
 @dataclass(slots=True)
 class Standing:
-    """The whole project: its modes, the last and the running fire, and what is left of the day's fires."""
+    """The whole project: its modes, the last and the running fire, and what is left of the day's fires.
+
+    ``gone`` says that the running fire's process has died and nobody has closed it yet.
+    """
 
     database: str
     modes: list[ModeStanding]
@@ -41,17 +44,19 @@ class Standing:
     undelivered: int
     stuck: list[tuple[int, str, int | None, str | None]] = field(default_factory=list)
     paused: bool = False
+    gone: bool = False
 
 
 def stand(queue: Queue, project: Project) -> Standing:
     """Look at the queue; changes nothing."""
     now, zone = clock.now(), clock.zone(project.zone)
     fires = queue.ledger.fires(2)
+    running = next((fire for fire in fires if fire.closed_at is None), None)
     workers = [worker for worker in queue.ledger.present() if processes.is_alive(worker.process) is not False]
     return Standing(
         database=project.database,
         modes=_modes(queue, project),
-        running=next((fire for fire in fires if fire.closed_at is None), None),
+        running=running,
         last=next((fire for fire in fires if fire.closed_at is not None), None),
         fires_today=queue.ledger.fires_on(clock.day(now, zone)),
         daily_fires=project.limits.daily_fires,
@@ -63,6 +68,7 @@ def stand(queue: Queue, project: Project) -> Standing:
         undelivered=len(queue.ledger.outbox()),
         stuck=queue.stuck(),
         paused=any(pause.mode == "*" for pause in queue.pauses()),
+        gone=running is not None and processes.is_alive(running.process) is False,
     )
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from orch import processes
+from orch.project import Project
 from orch.queue import Queue
-from orch.records import Task
-
-GRACE = 5.0
+from orch.records import Task, Worker
 
 
 @dataclass(slots=True)
@@ -31,7 +30,7 @@ class Cancelled:
         return f"task {self.task.id} is cancelled, and what it ran is ended"
 
 
-def cancel(queue: Queue, id: int, database: str, *, grace: float = GRACE) -> Cancelled:
+def cancel(queue: Queue, id: int, project: Project) -> Cancelled:
     """Cancel a task; `Conflict` when it has ended.
 
     A command is ended by itself and its worker goes on; a function can only be ended with its worker, whose seat the
@@ -46,7 +45,17 @@ def cancel(queue: Queue, id: int, database: str, *, grace: float = GRACE) -> Can
     if worker.deadline_at is None:
         # Somebody's own program claimed it; it will learn that its claim is over.
         return Cancelled(task, ran, [f"its owner, pid {worker.pid}, until it looks at its claim"])
-    ended, left = processes.end_claim(task.id, task.attempts, database, grace)
-    if not ended:
-        left += processes.end_tree(worker.process, grace)
-    return Cancelled(task, ran, left)
+    mode = project.modes.get(task.mode)
+    if mode is not None and mode.function is not None:
+        return Cancelled(task, ran, _end_function(queue, worker, project.limits.grace_sec))
+    return Cancelled(task, ran, processes.end_claim(task.id, task.attempts, project.database, project.limits.grace_sec))
+
+
+def _end_function(queue: Queue, worker: Worker, grace: float) -> list[str]:
+    """End the worker, unless it is through with the task and at the next one: held for a moment, it cannot claim."""
+    if not processes.hold(worker.process):
+        return []
+    if queue.owned(worker.id):
+        processes.let_go(worker.process)
+        return []
+    return processes.end_tree(worker.process, grace)

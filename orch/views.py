@@ -15,9 +15,11 @@ from rich.text import Text
 
 from orch.barrier import Progress
 from orch.clock import seconds_between
-from orch.fires import Between, Rehearsal
+from orch.fires import Between
+from orch.legible import count, shown
 from orch.records import Attempt, Event, Fire, Note, Task
 from orch.rollup import Rollup, needs_a_person, read_back
+from orch.seating import Rehearsal
 from orch.standing import ModeStanding, Standing
 
 _BAR = 24
@@ -33,15 +35,14 @@ _STYLES = {
 
 def plain(text: object, style: str = "") -> Text:
     """Any text exactly as it is; what would steer the terminal is shown instead of obeyed."""
-    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
-    return Text(shown, style=style)
+    return Text(shown(text), style=style)
 
 
 def one_line(text: object) -> Text:
     """Any text as far as it fits into one line of its column."""
-    shown = plain(text)
-    shown.no_wrap, shown.overflow = True, "ellipsis"
-    return shown
+    line = plain(text)
+    line.no_wrap, line.overflow = True, "ellipsis"
+    return line
 
 
 def tasks(found: Sequence[Task]) -> RenderableType:
@@ -163,7 +164,7 @@ def standing(found: Standing) -> RenderableType:
         why = "which failed" if state else "which does not exist"
         lines.append(plain(f"task {task_id} waits for {name}, {why}", "yellow"))
     if found.undelivered:
-        lines.append(Text(f"{found.undelivered} notes are not delivered yet", style="yellow"))
+        lines.append(Text(f"{count(found.undelivered, 'note')} not delivered yet", style="yellow"))
     return Group(*lines)
 
 
@@ -214,7 +215,7 @@ def progress(found: Progress) -> RenderableType:
     if found.failed:
         line.append(f", {found.failed} failed", style="red")
     minutes, seconds = divmod(int(found.left_seconds), 60)
-    line.append(f", {found.alive} workers, {minutes}:{seconds:02} left")
+    line.append(f", {count(found.alive, 'worker')}, {minutes}:{seconds:02} left")
     return line
 
 
@@ -222,17 +223,17 @@ def between(found: Between) -> RenderableType:
     """What a sweep did."""
     swept = found.swept
     told = [(f"fire {fire} had died and was closed") for fire in found.closed]
-    for count, what in (
-        (swept.missing, "missing workers"),
-        (swept.ended, "workers past their time, ended"),
-        (swept.crashed, "tasks without a live owner"),
-        (swept.retried, "tasks to be retried"),
-        (swept.failed, "tasks failed for good"),
-        (swept.promoted, "tasks became due"),
-        (swept.expired, "tasks expired"),
+    for number, what in (
+        (swept.missing, "missing worker"),
+        (swept.ended, "worker past its time"),
+        (swept.crashed, "task without a live owner"),
+        (swept.retried, "task to be retried"),
+        (swept.failed, "task failed for good"),
+        (swept.promoted, "task due now"),
+        (swept.expired, "task expired"),
     ):
-        if count:
-            told.append(f"{count} {what}")
+        if number:
+            told.append(f"{what}: {number}")
     told += [f"still running: {process}" for process in swept.left]
     told += [f"note {posted.note} to {posted.sink}: {posted.error or 'delivered'}" for posted in found.posted]
     return Group(*(plain(line) for line in told or ["nothing to sweep"]))
@@ -252,8 +253,8 @@ def rehearsal(found: Rehearsal) -> RenderableType:
 def hygiene(found: Rehearsal) -> RenderableType:
     """What the hygiene of a fire, or a sweep, would find."""
     return Text(
-        f"hygiene would find {found.missing} missing workers, {found.overdue} past their time,"
-        f" {found.stale} stale claims, {found.crashed} crashed tasks, {found.due} due tasks"
+        f"hygiene would find: missing workers {found.missing}, workers past their time {found.overdue},"
+        f" stale claims {found.stale}, crashed tasks {found.crashed}, due tasks {found.due}"
     )
 
 
@@ -375,12 +376,12 @@ class _Bar:
         return Measurement(4, min(_BAR, options.max_width))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        whole = sum(count for count, _ in self._parts)
+        whole = sum(number for number, _ in self._parts)
         width = min(_BAR, options.max_width)
         solid, light = ("#", ".") if options.ascii_only else ("█", "░")
         bar = Text()
-        for count, style in self._parts:
-            share = min(width - len(bar), max(1, round(count / whole * width))) if count else 0
+        for number, style in self._parts:
+            share = min(width - len(bar), max(1, round(number / whole * width))) if number else 0
             bar.append((light if style == "dim" else solid) * share, style=style)
         yield bar
 
@@ -396,11 +397,12 @@ def _mode_note(mode: ModeStanding) -> str:
 
 def _running(found: Standing) -> Text:
     if found.running is None:
-        return Text("no fire is running" + (f"; {found.workers} workers are alive" if found.workers else ""))
-    return Text(
-        f"fire {found.running.id} is running: {found.running.phase}, {found.workers} workers, pid {found.running.pid}",
-        style="cyan",
-    )
+        alive = f"; {count(found.workers, 'worker')} alive" if found.workers else ""
+        return Text(f"no fire is running{alive}")
+    if found.gone:
+        return Text(f"fire {found.running.id} has died: the next sweep or fire closes it", style="yellow")
+    fire, workers = found.running, count(found.workers, "worker")
+    return Text(f"fire {fire.id} is running: {fire.phase}, {workers}, pid {fire.pid}", style="cyan")
 
 
 def _last(found: Standing) -> Text:

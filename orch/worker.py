@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import datetime
-import multiprocessing
+import io
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import connection
 from types import FrameType
 
 from orch import clock, processes, work
@@ -20,6 +20,7 @@ from orch.errors import OrchError
 from orch.limits import Limits
 from orch.modes import Mode
 from orch.outcomes import Cut, Done, Failed, Later, Outcome, error_text
+from orch.pool import last_word
 from orch.queue import Queue
 from orch.records import Task
 from orch.work import Bench, Labour
@@ -77,12 +78,12 @@ def drain(
         outcome = _attempt(do, task)
         handled += 1
         more = handled < task_cap and clock.now() < until and not stopping()
-        if isinstance(outcome, Done) and more:
-            kept, following = queue.finish_and_claim(
-                task, outcome.result, outcome.evidence, timeout=mode.timeout, until=edge
-            )
-        else:
-            with queue.transaction():
+        with last_word:
+            if isinstance(outcome, Done) and more:
+                kept, following = queue.finish_and_claim(
+                    task, outcome.result, outcome.evidence, timeout=mode.timeout, until=edge
+                )
+            else:
                 kept = settle(queue, task, outcome, mode=mode, limits=limits, fire=fire, only=handled == 1, edge=edge)
                 following = None
                 if more:
@@ -119,16 +120,16 @@ def settle(
             return queue.finish(task, result, evidence)
         case Failed(error, evidence):
             return queue.fail(task, error, evidence=evidence, retries=limits.retries if mode.retry_failures else None)
-        case Later(why, retry_after):
+        case Later(why, retry_after, evidence):
             delay = limits.not_now_delay if retry_after is None else retry_after
-            return queue.release(task, f"not now: {why}", delay=delay, fire=fire)
+            return queue.release(task, f"not now: {why}", delay=delay, fire=fire, evidence=evidence)
         case Cut("timeout", error, evidence):
             if edge is not None and task.deadline_at == edge and not had_its_time(task, mode, only=only):
-                return queue.release(task, "wall_clock")
+                return queue.release(task, "wall_clock", evidence=evidence)
             reason = "wall_clock" if edge is not None and task.deadline_at == edge else "timeout"
             return queue.crash(task, reason, error=error, evidence=evidence)
-        case Cut(why):
-            return queue.release(task, why)
+        case Cut(why, _, evidence):
+            return queue.release(task, why, evidence=evidence)
 
 
 def had_its_time(task: Task, mode: Mode, *, only: bool) -> bool:
@@ -168,7 +169,7 @@ def _sit(seat: Seat) -> str:
         return "taken"
     queue.by = f"w{worker}"
     _mark_environment(seat, worker)
-    _end_with_parent()
+    _speak_utf8()
     pulse = _Pulse(seat, worker)
     try:
         bench = Bench(
@@ -184,7 +185,7 @@ def _sit(seat: Seat) -> str:
         if seat.mode.function is not None:
             do = signals.around(do)
         pulse.start()
-        drained = drain(
+        ending = drain(
             queue,
             seat.mode,
             pulse.around(do),
@@ -194,20 +195,27 @@ def _sit(seat: Seat) -> str:
             limits=seat.limits,
             fire=seat.fire,
             stopping=lambda: signals.stopping,
-        )
-        ending = drained.ending
-    except OrchError as error:
-        ending = f"broken: {error}"
+        ).ending
+    except BaseException as error:
+        ending = f"broken: {error if isinstance(error, OrchError) else error_text(error)}"
     finally:
         pulse.stop()
         signals.restore()
-    queue.ledger.retire(worker, ending)
-    _forget_spool(seat, worker)
-    queue.close()
+    _leave(queue, seat, worker, ending)
     if signals.stopping:
         # Whoever asked waits for the process, not for its seat.
         os._exit(0)
     return ending
+
+
+def _leave(queue: Queue, seat: Seat, worker: int, ending: str) -> None:
+    """Say how it ended. What a broken worker still holds goes up the retry ladder."""
+    with last_word:
+        for task in queue.owned(worker):
+            queue.crash(task, "the worker broke", error=ending)
+        queue.ledger.retire(worker, ending)
+    _forget_spool(seat, worker)
+    queue.close()
 
 
 def _first(tasks: list[Task]) -> Task | None:
@@ -229,25 +237,18 @@ def _mark_environment(seat: Seat, worker: int) -> None:
         os.environ["ORCH_FIRE"] = str(seat.fire)
 
 
+def _speak_utf8() -> None:
+    """What a function prints is kept as UTF-8, whatever the locale that cron gives."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
 def _forget_spool(seat: Seat, worker: int) -> None:
     try:
         os.unlink(work.output.spool_path(seat.state, worker))
     except FileNotFoundError:
         pass
-
-
-def _end_with_parent() -> None:
-    """When the fire is gone, however it went, this process ends within moments, and its command with it."""
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        connection.wait([parent.sentinel])
-        processes.end_children(grace=1.0)
-        os._exit(1)
-
-    threading.Thread(target=watch, name="parent", daemon=True).start()
 
 
 class _Signals:
@@ -270,7 +271,11 @@ class _Signals:
                 self._in_task = True
                 if self.stopping:
                     raise Stop
-                return do(task)
+                outcome = do(task)
+                # What the signal did to the function's own children is no failure of the task.
+                if self.stopping and isinstance(outcome, Failed):
+                    raise Stop
+                return outcome
             except Stop:
                 if task.deadline_at is not None and task.deadline_at <= clock.stamp(clock.now()):
                     return Cut("timeout", "ended for its timeout")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from orch import processes
 from orch.errors import UsageError
-from orch.notify import check_sink, deliver
+from orch.notify import Posted, check_sink, deliver
 from orch.queue import Queue
 
 
@@ -19,10 +20,15 @@ def note(queue: Queue, *sinks: str, quiet: bool = False, body: str = "## Fire 1:
         return queue.ledger.write_note(fire, title="t", body=body, quiet=quiet, sinks=list(sinks))
 
 
+def everywhere(queue: Queue, folder: Path) -> list[Posted]:
+    """Deliver to every sink that there is a note for."""
+    return deliver(queue, str(folder), sinks={delivery.sink for delivery, _ in queue.ledger.outbox()})
+
+
 def test_a_note_reaches_every_sink_once(queue: Queue, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     note(queue, "file:notes/all.md", "command:sh -c 'cat > got; echo $ORCH_NOTE $ORCH_FIRE >> got'", "stdout")
-    assert [posted.error for posted in deliver(queue, str(tmp_path))] == [None] * 3
-    assert deliver(queue, str(tmp_path)) == []
+    assert [posted.error for posted in everywhere(queue, tmp_path)] == [None] * 3
+    assert everywhere(queue, tmp_path) == []
     assert (tmp_path / "notes" / "all.md").read_text() == "<!-- note 1 -->\n## Fire 1: naïve ✓\n\n\n"
     assert (tmp_path / "got").read_text() == "## Fire 1: naïve ✓\n1 1\n"
     assert capsys.readouterr().out == "## Fire 1: naïve ✓\n\n"
@@ -30,7 +36,7 @@ def test_a_note_reaches_every_sink_once(queue: Queue, tmp_path: Path, capsys: py
 
 def test_a_quiet_note_is_stored_and_goes_nowhere(queue: Queue, tmp_path: Path) -> None:
     note(queue, "file:notes.md", quiet=True)
-    assert deliver(queue, str(tmp_path)) == []
+    assert everywhere(queue, tmp_path) == []
     assert len(queue.ledger.notes()) == 1
 
 
@@ -48,7 +54,7 @@ def test_a_sink_that_fails_keeps_the_note_for_the_next_try_and_holds_no_other_up
 ) -> None:
     note(queue, sink, "file:notes.md")
     for tries in (1, 2):
-        failed = [posted for posted in deliver(queue, str(tmp_path)) if posted.error]
+        failed = [posted for posted in everywhere(queue, tmp_path) if posted.error]
         assert [posted.sink for posted in failed] == [sink]
         assert told in (failed[0].error or "")
         [(delivery, _)] = queue.ledger.outbox()
@@ -59,10 +65,41 @@ def test_a_sink_that_fails_keeps_the_note_for_the_next_try_and_holds_no_other_up
 def test_a_note_that_was_written_but_not_recorded_is_not_written_again(queue: Queue, tmp_path: Path) -> None:
     note(queue, "file:notes.md")
     [(delivery, _)] = queue.ledger.outbox()
-    queue.ledger.try_delivery(delivery)
+    queue.ledger.try_delivery(delivery, held_for=0)
     (tmp_path / "notes.md").write_text("<!-- note 1 -->\n## Fire 1: naïve ✓\n\n\n")
-    assert [posted.error for posted in deliver(queue, str(tmp_path))] == [None]
+    assert [posted.error for posted in everywhere(queue, tmp_path)] == [None]
     assert (tmp_path / "notes.md").read_text().count("<!-- note 1 -->") == 1
+
+
+def test_a_note_that_somebody_is_delivering_is_left_to_them(queue: Queue, tmp_path: Path) -> None:
+    note(queue, "file:notes.md")
+    [(delivery, _)] = queue.ledger.outbox()
+    assert queue.ledger.try_delivery(delivery, held_for=600) == 1
+    assert everywhere(queue, tmp_path) == []
+    assert not (tmp_path / "notes.md").exists()
+
+
+def test_a_sink_that_is_no_more_is_not_tried(queue: Queue, tmp_path: Path) -> None:
+    note(queue, "command:no-such-mailer", "file:notes.md")
+    assert [posted.sink for posted in deliver(queue, str(tmp_path), sinks=["file:notes.md"])] == ["file:notes.md"]
+
+
+def test_a_sink_that_fails_is_tried_once_a_round_however_many_notes_wait(queue: Queue, tmp_path: Path) -> None:
+    for _ in range(3):
+        note(queue, "command:sh -c 'echo >> tried; exit 1'")
+    assert len(everywhere(queue, tmp_path)) == 1
+    assert (tmp_path / "tried").read_text() == "\n"
+
+
+def test_a_note_that_fits_in_part_only_is_taken_back(
+    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note(queue, "file:notes.md")
+    write = os.write
+    monkeypatch.setattr("os.write", lambda descriptor, data: write(descriptor, data[:10]))
+    [posted] = everywhere(queue, tmp_path)
+    assert "in part only" in (posted.error or "")
+    assert (tmp_path / "notes.md").read_text() == ""
 
 
 def test_a_fire_has_one_note_and_the_database_refuses_another(queue: Queue) -> None:

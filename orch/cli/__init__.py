@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -66,7 +67,9 @@ def cli() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; the exit code. Every error that a person can act on is one line on standard error."""
     _tolerate_any_text()
-    talk = Talk()
+    # Before the call is understood, so that an error in it is answered in the right form.
+    asked = itertools.takewhile(lambda word: word != "--", arguments)
+    talk = Talk(as_json="--json" in asked)
     try:
         code = _invoke(arguments, talk)
         sys.stdout.flush()
@@ -75,8 +78,10 @@ def run(arguments: Sequence[str]) -> int:
         _close_quietly()
         return 141
     except OSError as error:
-        _close_quietly()
-        talk.error("storage", f"the output cannot be written: {error.strerror or error}", 1)
+        about = "the output cannot be written" if error.filename is None else str(error.filename)
+        if error.filename is None:
+            _close_quietly()
+        talk.error("storage", f"{about}: {error.strerror or error}", 1)
         return 1
     return 0 if code in talk.accepted else code
 
@@ -94,6 +99,11 @@ def _invoke(arguments: Sequence[str], talk: Talk) -> int:
         hint = f" (see '{error.ctx.command_path} --help')" if isinstance(error, click.UsageError) and error.ctx else ""
         talk.error("usage", error.format_message() + hint, error.exit_code)
         return error.exit_code
+    except SystemExit as error:
+        if error.code != 1:
+            raise
+        # How click ends when the reader of its output is gone.
+        raise BrokenPipeError from None
     except (click.Abort, KeyboardInterrupt):
         return 130
     return result if isinstance(result, int) else 0

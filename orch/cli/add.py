@@ -10,6 +10,7 @@ from orch import intake
 from orch.cli.talk import Talk, common
 from orch.errors import UsageError
 from orch.intake import Wish
+from orch.legible import count
 from orch.records import NewTask
 
 _LINES = 'Add one task a line, {"mode": …, "payload": …, "key": …}; "-" reads standard input.'
@@ -54,6 +55,8 @@ def add(
             raise UsageError("--from takes mode, payload and key from the lines: give no others beside it")
         _add_lines(talk, source, wish)
     elif as_command:
+        if payload is not None:
+            raise UsageError("a command has no payload beside its words: give either --cmd or --payload")
         _add_one(talk, intake.from_command(words, folder, wish))
     else:
         _add_one(talk, intake.from_words(words, payload, wish))
@@ -78,4 +81,6 @@ def _add_lines(talk: Talk, source: str, wish: Wish) -> None:
     fresh = [one.id for one in added if one.new]
     span = f" ({fresh[0]} to {fresh[-1]})" if fresh else ""
     there = f", {len(added) - len(fresh)} were there" if len(fresh) < len(added) else ""
-    talk.line({"added": len(fresh), "ids": [one.id for one in added]}, f"added {len(fresh)} tasks{span}{there}")
+    talk.line(
+        {"added": len(fresh), "ids": [one.id for one in added]}, f"added {count(len(fresh), 'task')}{span}{there}"
+    )

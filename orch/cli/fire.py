@@ -10,8 +10,9 @@ import click
 
 from orch.barrier import Progress
 from orch.cli.talk import Talk, common
-from orch.fires import fire as run_fire, rehearse
+from orch.fires import fire as run_fire
 from orch.queue import Queue
+from orch.seating import rehearse
 from orch.settings import load
 
 
@@ -38,7 +39,7 @@ def fire(talk: Talk, /, dry_run: bool, exit_status: bool, **caps: float | None) 
             rehearsal = rehearse(queue, project)
             talk.show(rehearsal, lambda: talk.views().rehearsal(rehearsal))
             return 0
-        with _live(talk) as report:
+        with talk.beside(), _live(talk) as report:
             fired = run_fire(queue, project, report=report)
     talk.show(fired.rollup, lambda: talk.views().rollup(fired.rollup))
     for posted in fired.posted:

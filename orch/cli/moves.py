@@ -7,6 +7,7 @@ import click
 from orch import modes
 from orch.cli.talk import Talk, common
 from orch.errors import UsageError
+from orch.settings import load
 from orch.stops import cancel as cancel_task
 
 
@@ -27,9 +28,10 @@ def retry(talk: Talk, names: tuple[str, ...]) -> None:
 @click.pass_obj
 def cancel(talk: Talk, names: tuple[str, ...]) -> None:
     """Cancel tasks that have not ended; what runs is killed."""
-    place = talk.place()
+    project = load(talk.place())
     with talk.queue() as queue:
-        cancelled = [cancel_task(queue, queue.find(name).id, place.database) for name in names]
+        tasks = [queue.find(name) for name in names]
+        cancelled = [cancel_task(queue, task.id, project) for task in tasks]
     talk.line(cancelled, "\n".join(one.told() for one in cancelled))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from orch.cli.talk import Talk, common
-from orch.fires import between_fires, rehearse
+from orch.fires import between_fires
 from orch.queue import Queue
+from orch.seating import rehearse
 from orch.settings import load
 
 
@@ -27,5 +28,6 @@ def sweep(talk: Talk, dry_run: bool) -> None:
             found = rehearse(queue, project)
             talk.show(found, lambda: talk.views().hygiene(found))
         else:
-            done = between_fires(queue, project)
+            with talk.beside():
+                done = between_fires(queue, project)
             talk.show(done, lambda: talk.views().between(done))

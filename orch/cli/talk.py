@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from orch.errors import UsageError
+from orch.legible import shown, shown_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,12 +74,16 @@ class Talk:
         if self.as_json:
             self.data(data)
         elif not self.quiet:
-            click.echo(text)
+            click.echo(shown_lines(text))
 
     def say(self, text: str) -> None:
         """Talk beside the answer."""
         if not self.quiet:
-            click.echo(text, err=True)
+            click.echo(shown(text), err=True)
+
+    def beside(self) -> AbstractContextManager[Any]:
+        """Where the answer is JSON, what else is written to standard output (a note) goes to standard error."""
+        return contextlib.redirect_stdout(sys.stderr) if self.as_json else contextlib.nullcontext()
 
     def error(self, kind: str, message: str, exit_code: int) -> None:
         if exit_code in self.accepted and self.quiet:
@@ -85,7 +92,7 @@ class Talk:
             error = {"kind": kind, "message": message, "exit_code": exit_code}
             message = json.dumps({"schema_version": SCHEMA_VERSION, "error": error})
         else:
-            message = f"orch: {message}"
+            message = f"orch: {shown(message)}"
         try:
             click.echo(message, err=True)
         except OSError:
@@ -95,7 +102,7 @@ class Talk:
         from orch.cli.console import PipeConsole
 
         # Without a terminal nothing is cut: what is piped is read by programs.
-        width = None if sys.stdout.isatty() else 10_000
+        width = None if sys.stdout.isatty() else 1_000_000
         return PipeConsole(highlight=False, markup=False, emoji=False, width=width)
 
 

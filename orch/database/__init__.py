@@ -26,7 +26,7 @@ class Database(Protocol):
         """Run every statement of a file."""
 
     def transaction(self, *, durable: bool = False) -> AbstractContextManager[None]:
-        """A write transaction, taken at its beginning; inside another one it is a part of that one.
+        """A write transaction, taken at its beginning; inside another one a step of it that can be undone alone.
 
         A `durable` one is on the disk when it ends, whatever the engine does with the others.
         """

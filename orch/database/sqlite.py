@@ -23,9 +23,19 @@ APPLICATION_ID = 0x6F726368
 
 BUSY_TIMEOUT = 30.0
 _WAL_PAGES = 4000
+# How many forks lie between the first process and this one: looked at by every statement, unlike the pid at no cost.
+_generation = 0
 _WAL_BYTES = 16 * 1024 * 1024
 
 DURABILITIES = ("adds", "full", "normal")
+
+
+def _count_fork() -> None:
+    global _generation
+    _generation += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
 
 
 class SQLite:
@@ -44,19 +54,23 @@ class SQLite:
         self._busy_timeout = busy_timeout
         self._busy_since = 0.0
         self._depth = 0
-        self._pid = os.getpid()
-        if not create and not os.path.exists(self.path):
-            raise NotFound(f"no queue at {self.path}: make one with 'orch init', or add a task to it with 'orch add'")
+        self._generation = _generation
+        if not _is_there(self.path):
+            if not create:
+                raise NotFound(f"no queue at {self.path}: 'orch init' makes one, and so does the first 'orch add'")
+            _touch_privately(self.path)
         try:
             self._connection = self._connect()
         except apsw.Error as error:
             raise self._translated(error) from error
+        # Kept: a new one for every statement would cost as much as the look-up of the statement.
+        self._cursor = self._connection.cursor()
 
     def run(self, name: str, rows: Iterable[Mapping[str, Any]] | None = None, /, **params: Any) -> list[Row]:
         self._check_owner()
         try:
             if rows is None:
-                return self._connection.execute(statement(name), params).fetchall()
+                return self._cursor.execute(statement(name), params).fetchall()
             self._connection.executemany(statement(name), rows).fetchall()
             return []
         except (apsw.Error, OverflowError, UnicodeEncodeError) as error:
@@ -76,7 +90,7 @@ class SQLite:
 
     def close(self) -> None:
         # In a process that merely inherited it, closing would drop the owner's locks.
-        if os.getpid() == self._pid:
+        if self._generation == _generation:
             self._connection.close()
 
     def truncate_wal(self) -> bool:
@@ -171,7 +185,7 @@ class SQLite:
         return True
 
     def _check_owner(self) -> None:
-        if os.getpid() != self._pid:
+        if self._generation != _generation:
             raise OrchError("this queue was opened by another process: open it again after a fork")
 
     def _translated(self, error: Exception) -> OrchError:
@@ -201,8 +215,30 @@ class SQLite:
         return OrchError(f"{self.path}: {error}")
 
 
+def _is_there(path: str) -> bool:
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise StorageError(f"{path} cannot be reached: {error.strerror}") from None
+    return True
+
+
+def _touch_privately(path: str) -> None:
+    """Make an empty file that only its owner may read; the log beside it takes its permissions over.
+
+    Exclusively: a file that anybody could have open already is never opened here.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except OSError:
+        # It is there by now, or SQLite will say what is wrong with the place.
+        pass
+
+
 class _Transaction:
-    """``begin immediate`` … ``commit``; a nested one joins the outer one."""
+    """``begin immediate`` … ``commit``; inside another one a savepoint, which is undone alone when it fails."""
 
     __slots__ = ("_database", "_durable")
 
@@ -212,10 +248,10 @@ class _Transaction:
 
     def __enter__(self) -> None:
         database = self._database
-        if database._depth == 0:
-            if self._durable:
-                self._execute("pragma synchronous = full")
-            self._execute("begin immediate")
+        if database._depth:
+            self._execute("savepoint step")
+        else:
+            self._begin()
         database._depth += 1
 
     def __exit__(
@@ -224,6 +260,7 @@ class _Transaction:
         database = self._database
         database._depth -= 1
         if database._depth:
+            self._end_step(undo=kind is not None)
             return
         try:
             if kind is None:
@@ -232,11 +269,30 @@ class _Transaction:
             # Some errors (a full disk) have rolled back already.
             if database._connection.in_transaction:
                 self._execute("rollback")
-            if self._durable:
-                self._execute("pragma synchronous = normal")
+            self._relax()
+
+    def _begin(self) -> None:
+        if self._durable:
+            self._execute("pragma synchronous = full")
+        try:
+            self._execute("begin immediate")
+        except BaseException:
+            self._relax()
+            raise
+
+    def _end_step(self, *, undo: bool) -> None:
+        if not self._database._connection.in_transaction:
+            return
+        if undo:
+            self._execute("rollback to step")
+        self._execute("release step")
+
+    def _relax(self) -> None:
+        if self._durable:
+            self._execute("pragma synchronous = normal")
 
     def _execute(self, sql: str) -> None:
         try:
-            self._database._connection.execute(sql)
+            self._database._cursor.execute(sql)
         except apsw.Error as error:
             raise self._database._translated(error) from error

@@ -9,7 +9,7 @@ select mode, 'delayed', count(*), min(created_at), max(priority) from task
 where held is not null group by mode
 union all
 select mode, 'blocked', count(*), min(created_at), max(priority) from task
-where blocked > 0 and state = 'incoming' group by mode
+where blocked > 0 and due_at is null and state = 'incoming' group by mode
 union all
 select mode, case state when 'crashed' then 'crashed' else 'running' end, count(*), min(created_at), max(priority)
 from task where (state = 'claimed' or state = 'processing' or state = 'crashed') group by mode, state = 'crashed'

@@ -1,4 +1,4 @@
--- read: the task that a dependency names, by key first, else by id
+-- read: the task that a dependency or a person names, by key or by id; a key is never a whole number
 select id, state = 'done' from task where key = :named
 union all
-select id, state = 'done' from task where id = :id and not exists (select 1 from task where key = :named)
+select id, state = 'done' from task where id = :id

@@ -1,7 +1,7 @@
 -- read: what the attempts of one fire came to, by mode
 select attempt.mode, count(*),
     count(*) filter (where outcome = 'done'),
-    count(*) filter (where outcome = 'failed'),
+    count(*) filter (where outcome = 'failed' and coalesce(reason, '') <> 'cancelled'),
     count(*) filter (where outcome = 'retry-pending'),
     count(*) filter (where outcome = 'crashed'),
     count(*) filter (where outcome = 'incoming')

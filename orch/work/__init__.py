@@ -50,10 +50,17 @@ def _function_labour(mode: Mode, bench: Bench) -> Labour:
         said = _flushed(spool)
         if not said:
             return outcome
-        name = output.store(bench.state, output.name_of(task.id, task.attempts), {"out": said})
-        return _with(outcome, Evidence(output=name))
+        return _with(outcome, Evidence(output=_kept(bench, task, {"out": said})))
 
     return do
+
+
+def _kept(bench: Bench, task: Task, streams: dict[str, bytes]) -> str | None:
+    """Where the output lies. What cannot be stored is let go: it does not decide what the task came to."""
+    try:
+        return output.store(bench.state, output.name_of(task.id, task.attempts), streams)
+    except OSError:
+        return None
 
 
 def _flushed(spool: output.Spool) -> bytes:
@@ -83,9 +90,7 @@ def _run_command(mode: Mode, bench: Bench, task: Task) -> Outcome:
         )
     except (command.CannotRun, UsageError) as error:
         return Failed(str(error))
-    streams = {"out": ran.out.content(), "err": ran.err.content()}
-    name = output.store(bench.state, output.name_of(task.id, task.attempts), streams)
-    evidence = Evidence(ran.exit_code, name)
+    evidence = Evidence(ran.exit_code, _kept(bench, task, {"out": ran.out.content(), "err": ran.err.content()}))
     if ran.cut:
         still = f"; still running: {', '.join(ran.left)}" if ran.left else ""
         return Cut(ran.cut, f"ended for its {ran.cut}{still}", evidence)
@@ -99,7 +104,7 @@ def _run_command(mode: Mode, bench: Bench, task: Task) -> Outcome:
 
 def _words(mode: Mode, bench: Bench, task: Task) -> tuple[list[str], str]:
     """The words of the command and the folder that it runs in."""
-    payload = task.payload
+    payload = jsontext.parse_as_written(task.payload_text)
     if mode.command is not None:
         folder = mode.folder or ""
         return command.fill(mode.command, payload), os.path.join(bench.project, folder)

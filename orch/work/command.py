@@ -23,6 +23,10 @@ from orch.work.output import Capture
 NOT_NOW = 75
 
 _TICK = 0.2
+_SIGNAL_SKEW = 0.3
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL)
+# Ended by such a signal, or a shell that says so of its own child.
+_BY_SIGNAL = {-signum for signum in _ENDING} | {128 + signum for signum in _ENDING}
 _PLACE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 
 
@@ -57,7 +61,7 @@ def fill(words: Sequence[str], payload: Any) -> list[str]:
         if not isinstance(payload, dict) or name not in payload:
             raise CannotRun(f"the command needs a field {name!r} that the payload does not have")
         found = payload[name]
-        return found if isinstance(found, str) else jsontext.dump(found)
+        return str(found) if isinstance(found, str | jsontext.Written) else jsontext.dump(found)
 
     return [_PLACE.sub(value, word) for word in words]
 
@@ -88,21 +92,23 @@ def run(
             rest = _TICK if deadline is None else deadline - clock.monotonic()
             reason = "timeout" if rest <= 0 else cut()
             if reason:
-                left = processes.end_group(child.pid, grace)
+                left = processes.end_group(child.pid, environment, grace)
                 break
             pipes.pump(min(_TICK, rest))
         child.wait(_grace_for(grace))
     except subprocess.TimeoutExpired:
         left = left or [str(child.pid)]
     except BaseException:
-        processes.end_group(child.pid, 0)
+        processes.end_group(child.pid, environment, 0)
         raise
     finally:
         # What it had written by then; a grandchild that keeps the pipe open delays nobody.
         pipes.pump(0)
         pipes.close()
+    if reason is None and child.returncode in _BY_SIGNAL:
+        reason = _asked_meanwhile(cut)
     if reason is None and _group_lives(child.pid):
-        left = processes.end_group(child.pid, grace)
+        left = processes.end_group(child.pid, environment, grace)
     return Ran(-9 if child.returncode is None else child.returncode, out, err, reason, left)
 
 
@@ -116,6 +122,17 @@ def describe_exit(code: int) -> str:
         return f"killed by signal {-code}"
 
 
+def _asked_meanwhile(cut: Callable[[], str | None]) -> str | None:
+    """Whether the command died of a signal that was meant for everybody: this process gets it a moment later."""
+    deadline = clock.monotonic() + _SIGNAL_SKEW
+    while clock.monotonic() < deadline:
+        reason = cut()
+        if reason:
+            return reason
+        clock.sleep(0.02)
+    return None
+
+
 def _grace_for(grace: float) -> float:
     return grace + 5.0
 
@@ -127,7 +144,8 @@ def _start(words: Sequence[str], environment: Mapping[str, str] | None, folder: 
         raise CannotRun("a word of the command holds a NUL character, which no command can be given")
     try:
         return subprocess.Popen(
-            words,
+            # As UTF-8 whatever the locale that cron gives; what came in undecodable goes out as it came.
+            [word.encode("utf-8", "surrogateescape") for word in words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

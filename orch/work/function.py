@@ -30,8 +30,6 @@ def load(name: str, folder: str) -> Callable[[Task], Any]:
             found = getattr(found, part)
     except BaseException as error:
         # A module may do anything at import, sys.exit included.
-        if isinstance(error, Stop):
-            raise
         raise OrchError(f"cannot load {name!r} from {folder}: {error_text(error)}") from error
     if not callable(found):
         raise OrchError(f"{name!r} is a {type(found).__name__}, not a function")

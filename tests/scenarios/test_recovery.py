@@ -13,14 +13,21 @@ import psutil
 import pytest
 
 from orch import clock, processes
-from orch.hygiene import Ground, look, sweep
+from orch.hygiene import look, sweep
 from orch.limits import Limits, Retries
+from orch.project import Project
 from orch.queue import Queue
 from orch.records import Process
 from tests.conftest import World, eventually
 from tests.scenarios.test_fire import notes, running
 
-GROUND = Ground({}, Limits(stale_hours=1 / 3600, retries=Retries(backoff_base_sec=0)), "", "")
+
+def ground(limits: Limits) -> Project:
+    """A project that is nothing but limits."""
+    return Project(database="", folder="", state="", modes={}, limits=limits)
+
+
+GROUND = ground(Limits(stale_hours=1 / 3600, retries=Retries(backoff_base_sec=0)))
 
 
 def workers_of(fire: subprocess.Popen[bytes]) -> list[psutil.Process]:
@@ -195,8 +202,8 @@ def owned_by(queue: Queue, process: Process) -> int:
     return worker
 
 
-def judged(queue: Queue, world_ground: Ground = GROUND) -> str:
-    findings = look(queue, world_ground)
+def judged(queue: Queue, project: Project = GROUND) -> str:
+    findings = look(queue, project)
     return "missing" if findings.missing else "stale" if findings.stale else "left alone"
 
 
@@ -230,7 +237,7 @@ def test_a_defunct_process_is_dead(queue: Queue) -> None:
     child = subprocess.Popen(["sleep", "1000"])
     started = processes._started(child.pid)
     owned_by(queue, replaced(pid=child.pid, started=started))
-    assert judged(queue, Ground({}, Limits(), "", "")) == "left alone"
+    assert judged(queue, ground(Limits())) == "left alone"
     child.send_signal(signal.SIGKILL)
     eventually(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE, "the zombie")
     assert judged(queue) == "missing"
@@ -244,14 +251,14 @@ def test_after_a_reboot_every_owner_of_the_earlier_boot_is_dead(queue: Queue) ->
 
 def test_an_owner_on_another_host_is_judged_by_its_age_alone(queue: Queue) -> None:
     owned_by(queue, replaced(host="elsewhere"))
-    assert judged(queue, Ground({}, Limits(), "", "")) == "left alone"
+    assert judged(queue, ground(Limits())) == "left alone"
     eventually(lambda: judged(queue) == "stale", "the claim's age")
 
 
 def test_a_claim_whose_owner_has_no_record_is_stale_at_once(queue: Queue) -> None:
     worker = owned_by(queue, processes.myself())
     queue.database._connection.execute("delete from worker where id = ?", (worker,))  # type: ignore[attr-defined]
-    assert judged(queue, Ground({}, Limits(), "", "")) == "stale"
+    assert judged(queue, ground(Limits())) == "stale"
 
 
 def test_a_live_owner_whose_heartbeat_is_late_keeps_its_claim_until_its_deadline(queue: Queue) -> None:
@@ -277,7 +284,7 @@ def test_a_dry_sweep_changes_nothing(world: World) -> None:
     world.queue.claim("ran", worker=worker)
     assert world.answer("sweep", "--dry-run")["missing"] == 1
     assert world.queue.task(1).state == "processing"
-    assert "1 missing workers" in world.orch("sweep")
+    assert "missing worker: 1" in world.orch("sweep")
     assert world.queue.task(1).state == "incoming"
 
 
@@ -335,6 +342,15 @@ def test_every_start_method_survives_a_killed_and_an_exiting_worker(world: World
     assert world.queue.database._connection.execute("pragma integrity_check").fetchall() == [("ok",)]  # type: ignore[attr-defined]
 
 
+def test_a_worker_that_cannot_say_that_it_ended_is_over_all_the_same(world: World) -> None:
+    break_off = "setattr(__import__('orch.ledger').ledger.Ledger, 'retire', None)"
+    world.orch("add", "mixed", f"do={break_off}")
+    world.orch("fire", limit=30)
+    assert world.states() == {1: "done"}
+    assert world.queue.ledger.present() == []
+    assert "cannot work: TypeError" in notes(world)[0]
+
+
 # People who intervene
 
 
@@ -373,8 +389,8 @@ sleep 1
 echo $(($(cat pid) - 1)) > /proc/sys/kernel/ns_last_pid
 sleep 1000 &
 test "$!" = "$(cat pid)"
-"$1" -c 'import sys; from orch.hygiene import *; from orch.limits import Limits; from orch.queue import Queue
-q = Queue.open(sys.argv[1]); s = sweep(q, Ground({}, Limits(), sys.argv[1], "")); print(s.missing, s.crashed)' "$2"
+"$1" -c 'import sys; from orch.hygiene import *; from orch.project import Project; from orch.queue import Queue
+q = Queue.open(sys.argv[1]); s = sweep(q, Project(sys.argv[1], "", "", {})); print(s.missing, s.crashed)' "$2"
 kill -0 "$!"
 kill "$!"
 """

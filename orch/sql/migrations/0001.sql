@@ -188,6 +188,7 @@ create table fire (
     ending text,
     -- The newest event when the fire began: its own story starts behind it.
     first_event integer not null,
+    last_event integer,
     plan text check (json_valid(plan)),
     rollup text check (json_valid(rollup))
 ) strict;
@@ -208,6 +209,7 @@ create table delivery (
     note integer not null,
     sink text not null,
     tries integer not null default 0,
+    tried_at text check (tried_at glob '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9].[0-9][0-9][0-9][0-9][0-9][0-9]Z'),
     delivered_at text check (delivered_at glob '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9].[0-9][0-9][0-9][0-9][0-9][0-9]Z'),
     error text,
     primary key (note, sink)
