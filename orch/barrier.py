@@ -23,8 +23,9 @@ TICK = 0.25
 SLACK = 2.0
 # A seat that nobody has taken for so long, while nobody works, sits behind a lock that died with a child.
 START_LIMIT = 30.0
-# Children that die before they take a seat are replaced by their pool for ever; so many of them are enough.
-STILLBORN_LIMIT = 5
+# The same where children have died without taking a seat.
+STILLBORN_LIMIT = 3.0
+REOPENINGS = 2
 
 _SOUND = ("empty", "task_cap", "wall_clock")
 
@@ -77,6 +78,7 @@ class Barrier:
     seen: int = 0
     drained: int = 0
     failed: int = 0
+    reopened: int = 0
     gathered: Gathered = field(default_factory=Gathered)
 
     def seat(self, seats: Iterable[Seat]) -> None:
@@ -199,19 +201,22 @@ class Barrier:
             self.seat([replace(seat, number=max(self.seats) + 1, task_cap=seat.task_cap - claimed)])
 
     def _help_the_stuck(self, workers: list[Worker]) -> None:
-        """Seats that no child takes: give up if children die at their start, else try a new pool once nobody works."""
+        """Seats that no child takes: a new pool, once nobody works in the old one; given up when that does not help."""
         if not self.waiting:
             return
         stillborn = self.crew.dead() - len({worker.pid for worker in workers})
-        if stillborn > STILLBORN_LIMIT:
-            for number in list(self.waiting):
-                self._seat_is_over(number, "broken: its workers die before they begin; see what they print")
-            return
         now = clock.monotonic()
-        stuck = [number for number, since in self.waiting.items() if now - since > START_LIMIT]
-        if stuck and all(worker.ended_at is not None for worker in workers):
-            self.crew.reopen(len(stuck))
-            self.seat([self.seats[number] for number in stuck])
+        limit = STILLBORN_LIMIT if stillborn > 0 else START_LIMIT
+        stuck = [number for number, since in self.waiting.items() if now - since > limit]
+        if not stuck or any(worker.ended_at is None for worker in workers):
+            return
+        if self.reopened == REOPENINGS:
+            for number in stuck:
+                self._seat_is_over(number, "broken: its workers die before they begin, or never begin")
+            return
+        self.reopened += 1
+        self.crew.reopen(len(stuck))
+        self.seat([self.seats[number] for number in stuck])
 
     # The end
 

@@ -54,7 +54,8 @@ def sweep(queue: Queue, project: Project) -> Swept:
     findings = look(queue, project)
     reap_stranded_runs(queue, project, findings, swept)
     release_stale_claims(queue, findings, swept)
-    recover(queue, project, swept)
+    if findings.crashed or swept.crashed:
+        recover(queue, project, swept)
     promote(queue, swept)
     queue.store_totals()
     return swept

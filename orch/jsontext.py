@@ -6,7 +6,6 @@ Text from outside is checked and then kept as it was written, so big integers an
 from __future__ import annotations
 
 import json
-from decimal import Decimal
 from typing import Any
 
 from orch.errors import UsageError
@@ -71,6 +70,8 @@ def same(one: str, other: str) -> bool:
 
 
 def _canonical(text: str) -> str:
+    from decimal import Decimal  # here, as only a repeated key needs it
+
     # A decimal by its exact value: two that differ only beyond what a float holds are not the same.
     value = json.loads(text, parse_float=lambda number: f"\0{Decimal(number).normalize()}")
     return json.dumps(value, sort_keys=True)

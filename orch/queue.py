@@ -95,7 +95,8 @@ class Queue:
             timeout=timeout,
             after=tuple(str(name) for name in after),
         )
-        return self.add_many([new])[0]
+        _check_new(new)
+        return self._add_one_alone(new, clock.stamp(now))
 
     def add_many(self, tasks: Iterable[NewTask]) -> list[Added]:
         """Add tasks in one transaction: all of them, or none when one is refused. Answers in the order given.
@@ -106,19 +107,25 @@ class Queue:
         now = clock.stamp(clock.now())
         for new in news:
             _check_new(new)
-            if new.due_at is not None and new.due_at <= now:
-                new.due_at = None
+        if len(news) == 1:
+            return [self._add_one_alone(news[0], now)]
         added: list[Added] = []
         plain: list[NewTask] = []
         with self.transaction(durable=True):
             for new in news:
-                if len(news) > 1 and new.key is None and not new.after:
+                if new.key is None and not new.after:
                     plain.append(new)
                     continue
                 added += self._add_plain(plain, now)
                 plain = []
                 added.append(self._add_one(new, now))
             added += self._add_plain(plain, now)
+            self._name_by_id()
+        return added
+
+    def _add_one_alone(self, new: NewTask, now: str) -> Added:
+        with self.transaction(durable=True):
+            added = self._add_one(new, now)
             self._name_by_id()
         return added
 
@@ -442,7 +449,7 @@ class Queue:
 
     def store_totals(self) -> None:
         """Note the totals down as far as the event log reaches, so that the next look reads only what is new."""
-        if self.database.run("last_event") == self.database.run("totals_mark"):
+        if not self.database.run("totals_behind")[0][0]:
             return
         with self.transaction():
             for mode, state, count in self.database.run("totals"):

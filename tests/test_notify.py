@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from freezegun import freeze_time
 
 from orch import processes
 from orch.errors import UsageError
@@ -65,7 +66,8 @@ def test_a_sink_that_fails_keeps_the_note_for_the_next_try_and_holds_no_other_up
 def test_a_note_that_was_written_but_not_recorded_is_not_written_again(queue: Queue, tmp_path: Path) -> None:
     note(queue, "file:notes.md")
     [(delivery, _)] = queue.ledger.outbox()
-    queue.ledger.try_delivery(delivery, held_for=0)
+    with freeze_time("2026-01-01"):
+        queue.ledger.try_delivery(delivery, held_for=0)
     (tmp_path / "notes.md").write_text("<!-- note 1 -->\n## Fire 1: naïve ✓\n\n\n")
     assert [posted.error for posted in everywhere(queue, tmp_path)] == [None]
     assert (tmp_path / "notes.md").read_text().count("<!-- note 1 -->") == 1

@@ -1,0 +1,2 @@
+-- read: whether the event log goes on behind what the totals were noted from
+select exists (select 1 from event where id > (select value from mark where name = 'totals'))

@@ -1,2 +1,0 @@
--- read: how far the event log was read for the totals
-select value from mark where name = 'totals'
