@@ -449,7 +449,7 @@ class Queue:
 
     def store_totals(self) -> None:
         """Note the totals down as far as the event log reaches, so that the next look reads only what is new."""
-        if not self.database.run("totals_behind")[0][0]:
+        if not self.database.run("totals_behind"):
             return
         with self.transaction():
             for mode, state, count in self.database.run("totals"):

@@ -15,6 +15,8 @@ import pytest
 
 from orch import errors
 from orch.database.sqlite import SQLite
+from orch.hygiene import sweep
+from orch.project import Project
 from orch.queue import Queue
 from orch.records import NewTask
 from tests.conftest import World, eventually
@@ -255,11 +257,19 @@ def test_a_claim_costs_the_same_however_many_rows_there_are(tmp_path: Path, kind
         assert abs(large - small) <= 0.05 * small
 
 
-def test_a_sweep_or_promote_with_nothing_to_do_costs_next_to_nothing(queue: Queue) -> None:
+def test_a_whole_sweep_with_nothing_to_do_costs_next_to_nothing(queue: Queue) -> None:
     fill(queue, "done", 2000)
-    assert steps(queue, "due", now="2026-12-01T00:00:00.000000Z") <= 60
-    assert steps(queue, "tasks_owned") <= 60
-    assert steps(queue, "workers_present") <= 60
+    sweep(queue, Project("", "", "", {}))
+    counted: list[int] = []
+
+    def profile(event: dict[str, object]) -> None:
+        counted.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"])  # type: ignore[index]
+
+    connection = queue.database._connection  # type: ignore[attr-defined]
+    connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, profile)
+    sweep(queue, Project("", "", "", {}))
+    connection.trace_v2(0, None)
+    assert sum(counted) <= 60
 
 
 def test_a_cached_claim_is_never_compiled_again(queue: Queue) -> None:
