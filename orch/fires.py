@@ -177,6 +177,8 @@ def _drain(
         return Gathered(stopped=signals.caught is not None)
     report(Progress("fan_out"))
     queue.ledger.stamp(opened.id, "fan_out")
+    # Before anybody claims.
+    expected = planned(queue, seats)
     crew = pool.Crew(sit, len(seats), start_method=project.start_method)
     try:
         last = max(clock.moment(seat.until) for seat in seats)
@@ -184,7 +186,7 @@ def _drain(
         barrier = Barrier(queue, opened, project, crew, until)
         barrier.seat(seats)
         queue.ledger.stamp(opened.id, "barrier")
-        return barrier.wait(planned(queue, seats), report, stopping=lambda: signals.caught is not None)
+        return barrier.wait(expected, report, stopping=lambda: signals.caught is not None)
     finally:
         crew.disband()
 

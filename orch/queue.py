@@ -8,13 +8,14 @@ a claim that was lost in the meantime changes nothing, and the verb says so by r
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from orch import backoff, clock, jsontext, modes
+from orch import backoff, clock, jsontext
+from orch.adding import add_all, add_one, resolve
 from orch.database import Database
-from orch.errors import Conflict, NotFound, UsageError
+from orch.errors import Conflict, NotFound
 from orch.ledger import Ledger
 from orch.legible import storable
 from orch.limits import Retries
@@ -95,112 +96,14 @@ class Queue:
             timeout=timeout,
             after=tuple(str(name) for name in after),
         )
-        _check_new(new)
-        return self._add_one_alone(new, clock.stamp(now))
+        return add_one(self.database, new, stamp=clock.stamp(now), by=self.by)
 
     def add_many(self, tasks: Iterable[NewTask]) -> list[Added]:
         """Add tasks in one transaction: all of them, or none when one is refused. Answers in the order given.
 
         The payloads must be JSON text that was checked (`orch.jsontext`).
         """
-        news = list(tasks)
-        now = clock.stamp(clock.now())
-        for new in news:
-            _check_new(new)
-        if len(news) == 1:
-            return [self._add_one_alone(news[0], now)]
-        added: list[Added] = []
-        plain: list[NewTask] = []
-        with self.transaction(durable=True):
-            for new in news:
-                if new.key is None and not new.after:
-                    plain.append(new)
-                    continue
-                added += self._add_plain(plain, now)
-                plain = []
-                added.append(self._add_one(new, now))
-            added += self._add_plain(plain, now)
-            self._name_by_id()
-        return added
-
-    def _add_one_alone(self, new: NewTask, now: str) -> Added:
-        with self.transaction(durable=True):
-            added = self._add_one(new, now)
-            self._name_by_id()
-        return added
-
-    def _add_plain(self, news: Sequence[NewTask], now: str) -> list[Added]:
-        if not news:
-            return []
-        rows = [
-            {
-                "mode": new.mode,
-                "priority": new.priority,
-                "due_at": new.due_at,
-                "expires_at": new.expires_at,
-                "timeout": new.timeout,
-                "now": now,
-                "by": self.by,
-                "payload": new.payload,
-            }
-            for new in news
-        ]
-        self.database.run("add_plain", rows)
-        # Ids of one transaction follow each other: nobody else can add in between.
-        last = int(self.database.run("last_task")[0][0])
-        return [Added(id, True) for id in range(last - len(news) + 1, last + 1)]
-
-    def _add_one(self, new: NewTask, now: str) -> Added:
-        run = self.database.run
-        if new.key is not None:
-            for id, mode, payload in run("find_key", key=new.key):
-                if mode == new.mode and jsontext.same(payload, new.payload):
-                    return Added(id, False)
-                raise Conflict(
-                    f"the key {new.key!r} stands for task {id} already, with another"
-                    f" {'payload' if mode == new.mode else 'mode'}: choose another key, or look at 'orch show {id}'"
-                )
-        needs = self._resolve(new.after)
-        id = run(
-            "add",
-            mode=new.mode,
-            priority=new.priority,
-            key=new.key,
-            due_at=new.due_at,
-            expires_at=new.expires_at,
-            timeout=new.timeout,
-            blocked=sum(not met for _, _, met in needs),
-            now=now,
-            by=self.by,
-        )[0][0]
-        run("add_payload", task=id, payload=new.payload)
-        for name, need, met in needs:
-            run("add_dependency", task=id, named=name, needs=need, met=met)
-            if need is not None:
-                run("mark_needed", id=need)
-        if new.key is not None and run("name_dependency", id=id, key=new.key):
-            run("mark_needed", id=id)
-            if run("waits_for_itself", id=id)[0][0]:
-                raise UsageError(f"the task {new.key!r} would wait for itself, through those that wait for it")
-        return Added(id, True)
-
-    def _name_by_id(self) -> None:
-        """Dependencies that named the id of a task before it was there."""
-        for (id,) in self.database.run("unknown_ids"):
-            self.database.run("name_dependency", id=id, key=str(id))
-            self.database.run("mark_needed", id=id)
-
-    def _resolve(self, names: Iterable[str]) -> list[tuple[str, int | None, int]]:
-        """What a task is to wait for: each name with its task's id (None when unknown yet) and whether that is done."""
-        found: dict[int | str, tuple[str, int | None, int]] = {}
-        for name in names:
-            number = int(name) if name.isascii() and name.isdigit() and len(name) < 19 else 0
-            rows = self.database.run("find_needed", named=name, id=number)
-            if rows:
-                found[rows[0][0]] = (name, rows[0][0], rows[0][1])
-            else:
-                found[name] = (name, None, 0)
-        return list(found.values())
+        return add_all(self.database, list(tasks), stamp=clock.stamp(clock.now()), by=self.by)
 
     # Taking and doing
 
@@ -389,7 +292,7 @@ class Queue:
 
     def find(self, name: str) -> Task:
         """The task of a key or, where no key is named so, of an id; `NotFound` when there is none."""
-        (_, id, _), *_ = self._resolve([name])
+        (_, id, _), *_ = resolve(self.database, [name])
         if id is None:
             raise NotFound(f"no task has the id or key {name!r}: see 'orch list'")
         return self.task(id)
@@ -546,18 +449,3 @@ def _ladder(retries: Retries, count: int, since: datetime.datetime) -> tuple[Sta
 
 def _earlier(one: str | None, other: str) -> str:
     return other if one is None else min(one, other)
-
-
-def _check_new(new: NewTask) -> None:
-    modes.check_name(new.mode)
-    if not -100 <= new.priority <= 100:
-        raise UsageError(f"priority {new.priority} is out of range: -100 to 100, higher goes first")
-    if new.timeout is not None and not 0 < new.timeout < float("inf"):
-        raise UsageError(f"timeout {new.timeout} must be a number of seconds above 0")
-    for name in new.after if new.key is None else (new.key, *new.after):
-        if not name or len(name) > 500 or not name.isprintable():
-            raise UsageError(f"{name!r} cannot be a key: use 1 to 500 printable characters")
-    if new.key is not None and new.key.isascii() and new.key.isdigit():
-        raise UsageError(f"{new.key!r} cannot be a key: a whole number always means a task's id")
-    if new.key is not None and new.key in new.after:
-        raise UsageError(f"the task {new.key!r} cannot wait for itself")

@@ -322,6 +322,13 @@ def test_a_task_that_would_wait_for_itself_through_others_is_refused(queue: Queu
     queue.add("m", key="b")
 
 
+def test_a_circle_of_ids_is_refused_too(queue: Queue) -> None:
+    queue.add("m", after=[2])
+    with pytest.raises(UsageError, match="wait for itself"):
+        queue.add("m", after=[1])
+    assert len(queue.tasks()) == 1
+
+
 def test_an_id_may_be_waited_for_before_it_is_there(queue: Queue) -> None:
     queue.add("m", after=[2])
     second = queue.add("m").id
