@@ -37,7 +37,11 @@ def labour(mode: Mode, bench: Bench) -> Labour:
     """How tasks of a mode are done here; an `OrchError` when the mode's function cannot be loaded."""
     if mode.function is not None:
         return _function_labour(mode, bench)
-    return lambda task: _run_command(mode, bench, task)
+    # Read once: a copy of the environment for every command would cost as much as the claim.
+    inherited = {**os.environ, processes.DATABASE_MARK: bench.database, processes.WORKER_MARK: str(bench.worker)}
+    if bench.fire is not None:
+        inherited["ORCH_FIRE"] = str(bench.fire)
+    return lambda task: _run_command(mode, bench, inherited, task)
 
 
 def _function_labour(mode: Mode, bench: Bench) -> Labour:
@@ -74,14 +78,18 @@ def _flushed(spool: output.Spool) -> bytes:
     return spool.take()
 
 
-def _run_command(mode: Mode, bench: Bench, task: Task) -> Outcome:
+def _run_command(mode: Mode, bench: Bench, inherited: dict[str, str], task: Task) -> Outcome:
     try:
         words, folder = _words(mode, bench, task)
         rest = None if task.deadline_at is None else (clock.moment(task.deadline_at) - clock.now()).total_seconds()
         ran = command.run(
             words,
             stdin=_as_json(task).encode(),
-            environment=_environment(bench, task),
+            environment={
+                **inherited,
+                processes.TASK_MARK: str(task.id),
+                processes.CLAIM_MARK: str(task.attempts),
+            },
             folder=folder,
             timeout=rest,
             cap=bench.limits.output_cap,
@@ -120,19 +128,6 @@ def _as_json(task: Task) -> str:
     """The task as a command reads it; the payload's own text, so that its numbers stay exact."""
     head = jsontext.dump({"id": task.id, "mode": task.mode, "key": task.key, "attempt": task.attempts})
     return f'{head[:-1]},"payload":{task.payload_text}}}\n'
-
-
-def _environment(bench: Bench, task: Task) -> dict[str, str]:
-    environment = {
-        **os.environ,
-        processes.DATABASE_MARK: bench.database,
-        processes.WORKER_MARK: str(bench.worker),
-        processes.TASK_MARK: str(task.id),
-        processes.CLAIM_MARK: str(task.attempts),
-    }
-    if bench.fire is not None:
-        environment["ORCH_FIRE"] = str(bench.fire)
-    return environment
 
 
 def _result(out: output.Capture) -> str | None:
