@@ -84,8 +84,9 @@ def open_fire(queue: Queue, project: Project, slot: str | None = None) -> Fire:
     """
     now = clock.now()
     zone = clock.zone(project.zone)
+    # Apart: a refusal takes nothing of it back.
+    close_dead_fires(queue, project)
     with queue.transaction(durable=True):
-        close_dead_fires(queue, project)
         for running in queue.ledger.fires_open():
             raise Held(_told_of(running, project.limits))
         if any(pause.mode == "*" for pause in queue.pauses()):

@@ -260,6 +260,15 @@ def test_a_fire_that_died_is_not_shown_as_running(world: World) -> None:
     assert "fire 1 has died" in world.orch("status")
 
 
+def test_a_fire_that_died_is_closed_even_by_one_that_is_refused(world: World) -> None:
+    world.orch("init")
+    world.queue.ledger.open_fire(replaced(started="1"), day="2026-11-30")
+    world.orch("pause", "--all")
+    world.orch("fire", code=5)
+    assert world.answer("fires")[0]["ending"] == "died"
+    assert len(world.answer("notes")) == 1
+
+
 def test_a_fire_that_cannot_be_seen_from_here_says_when_it_frees_itself(world: World) -> None:
     world.orch("init")
     world.queue.ledger.open_fire(replaced(host="elsewhere", boot="elsewhere/"), day="2026-11-30")
