@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from orch.outcomes import NotNow as NotNow
     from orch.project import Project as Project
     from orch.queue import Queue as Queue
+    from orch.records import NewTask as NewTask
 
 # Looked up when first used: a worker that needs one of them does not pay for the rest.
 _EXPORTS = {
     "Limits": "orch.limits",
     "Mode": "orch.modes",
+    "NewTask": "orch.records",
     "NotNow": "orch.outcomes",
     "Project": "orch.project",
     "Queue": "orch.queue",
@@ -30,7 +32,7 @@ _EXPORTS = {
     "fire": "orch.fires",
 }
 
-__all__ = ["Limits", "Mode", "NotNow", "Project", "Queue", "Retries", "__version__", "fire"]
+__all__ = ["Limits", "Mode", "NewTask", "NotNow", "Project", "Queue", "Retries", "__version__", "fire"]
 
 
 def __getattr__(name: str) -> Any:

@@ -46,6 +46,8 @@ def resolve(database: Database, names: Iterable[str]) -> list[Need]:
     found: dict[int | str, Need] = {}
     for name in names:
         number = int(name) if name.isascii() and name.isdigit() and len(name) < 19 else 0
+        if number:
+            name = str(number)
         rows = database.run("find_needed", named=name, id=number)
         if rows:
             found[rows[0][0]] = (name, rows[0][0], rows[0][1])

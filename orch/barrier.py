@@ -47,10 +47,11 @@ class Progress:
 class Gathered:
     """What the barrier saw of the processes.
 
-    ``sound`` counts seats that ended as they should, ``missing`` tells of the dead, ``broken`` why a mode could not
+    ``done`` counts tasks, ``sound`` seats that ended as they should; ``missing`` tells of the dead, ``broken`` why a mode could not
     work, ``cut`` counts ends by a cap, and ``left`` describes processes that could not be ended.
     """
 
+    done: int = 0
     sound: int = 0
     missing: list[str] = field(default_factory=list)
     broken: dict[str, str] = field(default_factory=dict)
@@ -120,7 +121,7 @@ class Barrier:
     def _note_ends(self, workers: list[Worker]) -> None:
         """Seats that are over by their worker's own word.
 
-        One that was stopped by somebody else, as a cancelled function ends with its worker, is given to another.
+        One that was ended by somebody else, as a cancelled function ends with its worker, is given to another.
         """
         sitting = {_number(worker): worker for worker in workers}
         for number in self.seats.keys() - self.over:
@@ -129,7 +130,10 @@ class Barrier:
                 self.waiting.pop(number, None)
             if worker is not None and worker.ended_at is not None:
                 self._seat_is_over(number, worker.ending or "")
-                if worker.ending == "stopped":
+                if (worker.ending or "").startswith("missing"):
+                    # A sweep has found it before this look.
+                    self.gathered.missing.append(f"w{worker.id} ({worker.mode}) was found dead by a sweep")
+                if worker.ending not in _SOUND and not (worker.ending or "").startswith("broken"):
                     self._seat_again(worker)
                 continue
             answer = self.crew.answer(number)
@@ -156,6 +160,10 @@ class Barrier:
     # Those who did not
 
     def _bury_dead(self, worker: Worker) -> None:
+        latest = self.queue.ledger.worker(worker.id)
+        if latest is not None and latest.ended_at is not None:
+            # It ended in order after it was read; the next look takes its own word.
+            return
         how = self.crew.ending(worker.pid)
         tasks = self.queue.owned(worker.id)
         bury(self.queue, self.project, worker, f"missing: {how}", f"the worker died ({how})", self.gathered.left)
@@ -204,9 +212,9 @@ class Barrier:
         """Seats that no child takes: a new pool, once nobody works in the old one; given up when that does not help."""
         if not self.waiting:
             return
-        stillborn = self.crew.dead() - len({worker.pid for worker in workers})
+        stillborn = self.crew.dead() - {worker.pid for worker in workers}
         now = clock.monotonic()
-        limit = STILLBORN_LIMIT if stillborn > 0 else START_LIMIT
+        limit = STILLBORN_LIMIT if stillborn else START_LIMIT
         stuck = [number for number, since in self.waiting.items() if now - since > limit]
         if not stuck or any(worker.ended_at is None for worker in workers):
             return
@@ -249,6 +257,7 @@ class Barrier:
             self.seen = max(self.seen, last)
             if state == State.DONE:
                 self.drained += count
+                self.gathered.done += count
             elif state in (State.FAILED, State.CRASHED, State.RETRY_PENDING):
                 self.failed += count
 

@@ -250,12 +250,12 @@ def _told_of(running: Fire, limits: Limits) -> str:
 
 
 def _ending(gathered: Gathered, plan: Plan) -> str:
-    """How a fire ended. One whose every worker died or could not begin is no success."""
+    """How a fire ended. One in which nothing was done, as every worker died or could not begin, is no success."""
     if gathered.stopped:
         return "stopped"
     if not plan.granted:
         return "idle"
-    return "passed" if gathered.sound or not (gathered.missing or gathered.broken) else "broken"
+    return "passed" if gathered.done or gathered.sound or not (gathered.missing or gathered.broken) else "broken"
 
 
 def _stored_plan(opened: Fire) -> Plan:

@@ -150,6 +150,10 @@ class Ledger:
         rows = self.database.run("spent_retries", fire=fire.id)
         return [(task, mode, why or "") for task, mode, why in rows]
 
+    def expired(self, fire: Fire) -> int:
+        """How many tasks have expired that no earlier note told of."""
+        return int(self.database.run("expired_since", fire=fire.id)[0][0])
+
     # Notes
 
     def write_note(self, fire: int, *, title: str, body: str, quiet: bool, sinks: list[str]) -> int:

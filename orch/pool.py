@@ -58,10 +58,10 @@ class Crew:
         self._end_pools()
         self._open(size)
 
-    def dead(self) -> int:
-        """How many children have ended, those included that their pool has replaced."""
+    def dead(self) -> set[int]:
+        """The pids of children that have ended, those included that their pool has replaced."""
         self._note_children()
-        return sum(child.exitcode is not None for child in self._children.values())
+        return {pid for pid, child in self._children.items() if child.exitcode is not None}
 
     def answer(self, number: int) -> str | None:
         """What the child said of its seat, or None while it has said nothing."""
@@ -100,13 +100,14 @@ class Crew:
         self._rope.close()
 
     def _end_pools(self) -> None:
+        self._note_children()
         enders = [threading.Thread(target=pool.terminate, daemon=True) for pool in self._pools]
         for ender in enders:
             ender.start()
         for ender in enders:
             ender.join(_DISBAND_LIMIT)
-        self._pools.clear()
         self._note_children()
+        self._pools.clear()
         for child in self._children.values():
             if child.exitcode is None:
                 child.kill()
@@ -133,9 +134,11 @@ class Crew:
         self._note_children()
 
     def _note_children(self) -> None:
-        for child in multiprocessing.active_children():
-            if child.pid is not None:
-                self._children.setdefault(child.pid, child)
+        # The pools' own list: the program may have further children, which are none of our business.
+        for pool in self._pools:
+            for child in list(getattr(pool, "_pool", None) or ()):
+                if child.pid is not None:
+                    self._children.setdefault(child.pid, child)
 
 
 def _begin(safe_path: str | None) -> None:

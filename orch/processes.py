@@ -104,15 +104,18 @@ def end_marked(worker: int, database: str, grace: float) -> list[str]:
     return _end(_marked({WORKER_MARK: str(worker), DATABASE_MARK: database}), grace)
 
 
-def end_claim(task: int, claim: int, database: str, grace: float) -> list[str]:
-    """End the command that does a task under one claim: what could not be ended. Looks again for one just starting."""
+def end_claim(task: int, claim: int, database: str, grace: float) -> tuple[bool, list[str]]:
+    """End the command that does a task under one claim: whether there was one, and what could not be ended.
+
+    Looks again for one that is just starting.
+    """
     marks = {TASK_MARK: str(task), CLAIM_MARK: str(claim), DATABASE_MARK: database}
     for _ in range(5):
         found = _marked(marks)
         if found:
-            return _end(found, grace)
+            return True, _end(found, grace)
         clock.sleep(0.1)
-    return []
+    return False, []
 
 
 def _marked(marks: dict[str, str]) -> list[psutil.Process]:

@@ -26,6 +26,7 @@ from orch.states import OWNED, State
 # Due tasks that one claim moves at the most, so that a claim stays short behind a million of them.
 PROMOTE_BATCH = 100
 _EVERYTHING = 2**62
+CANCELLED = "cancelled"
 # What a move keeps of an error; all of it stands with the attempt.
 _REASON = 300
 
@@ -48,8 +49,11 @@ class Queue:
 
         return cls(SQLite(path, create=create, durability=durability), by=by)
 
-    def transaction(self, *, durable: bool = False) -> AbstractContextManager[None]:
-        """Several verbs as one transaction; it holds the write lock from its beginning."""
+    def transaction(self, *, durable: bool = True) -> AbstractContextManager[None]:
+        """Several verbs as one transaction; it holds the write lock from its beginning.
+
+        It is as durable as an add unless that is declined; what its verbs ask for one by one does not count.
+        """
         return self.database.transaction(durable=durable)
 
     def close(self) -> None:
@@ -129,7 +133,7 @@ class Queue:
         # A look costs no lock: idle workers do not disturb those who write.
         if not (promotable or expired or claimable):
             return []
-        with self.transaction():
+        with self.database.transaction():
             tasks = self._claim(mode, batch, worker, start, timeout, until, now, stamp)
         if len(tasks) > 1:
             tasks.sort(key=lambda task: (-task.priority, task.id))
@@ -149,7 +153,7 @@ class Queue:
 
     def finish(self, task: Task, result: str | None = None, evidence: Evidence = NOTHING) -> bool:
         """The task is done, with a result as JSON text; False when the claim is lost and nothing was changed."""
-        with self.transaction():
+        with self.database.transaction():
             return self._finish(task, result, evidence, clock.stamp(clock.now()))
 
     def finish_and_claim(
@@ -167,7 +171,7 @@ class Queue:
         """
         now = clock.now()
         stamp = clock.stamp(now)
-        with self.transaction():
+        with self.database.transaction():
             kept = self._finish(task, result, evidence, stamp)
             tasks = self._claim(task.mode, 1, task.owner, True, timeout, until, now, stamp)
         return kept, tasks[0] if tasks else None
@@ -181,7 +185,7 @@ class Queue:
         state, due_at, count = State.FAILED, None, task.retry_count
         if retries is not None:
             state, due_at, count = _ladder(retries, task.retry_count + 1, now)
-        with self.transaction():
+        with self.database.transaction():
             kept = self._fenced(
                 "fail", task, now, state=state.value, due_at=due_at, retry_count=count, reason=storable(error)[:_REASON]
             )
@@ -191,7 +195,7 @@ class Queue:
 
     def crash(self, task: Task, reason: str, *, error: str | None = None, evidence: Evidence = NOTHING) -> bool:
         """The owner is dead, stalled or out of time. False when the claim had ended by then."""
-        with self.transaction():
+        with self.database.transaction():
             kept = self._fenced("crash", task, clock.now(), reason=storable(reason))
             if kept and (error is not None or evidence is not NOTHING):
                 self._keep(task, None, error or reason, evidence)
@@ -210,7 +214,7 @@ class Queue:
         now = clock.now()
         due_at = None if delay is None else clock.stamp(clock.after(now, delay))
         held = fire if delay is not None else None
-        with self.transaction():
+        with self.database.transaction():
             kept = self._fenced("release", task, now, due_at=due_at, held=held, reason=storable(reason))
             if kept:
                 self._keep(task, None, None, evidence)
@@ -238,7 +242,7 @@ class Queue:
         now = clock.stamp(clock.now())
         if not any(self.database.run("due", now=now)[0]):
             return 0, 0
-        with self.transaction():
+        with self.database.transaction():
             return self._promote(now, limit)
 
     def due(self) -> tuple[int, int]:
@@ -250,7 +254,7 @@ class Queue:
 
     def requeue(self, id: int, reason: str = "requeued") -> Task:
         """Make an ended or crashed task claimable again with fresh retries; `Conflict` when it has not ended."""
-        with self.transaction(durable=True):
+        with self.database.transaction(durable=True):
             rows = self.database.run("requeue", id=id, now=clock.stamp(clock.now()), by=self.by, reason=reason)
             task = self.task(id)
         if not rows:
@@ -262,7 +266,7 @@ class Queue:
 
         `Conflict` when it has ended. A running one must be killed by the caller; its late answer changes nothing.
         """
-        with self.transaction(durable=True):
+        with self.database.transaction(durable=True):
             task = self.task(id)
             if not self._fenced("cancel", task, clock.now()):
                 raise Conflict(f"task {id} is {task.state}: there is nothing left to cancel")
@@ -270,12 +274,12 @@ class Queue:
 
     def pause(self, mode: str, reason: str | None = None) -> None:
         """Let nobody claim from a mode (``*``: from any) until it is resumed; what runs goes on."""
-        with self.transaction(durable=True):
+        with self.database.transaction(durable=True):
             self.database.run("pause", mode=mode, now=clock.stamp(clock.now()), by=self.by, reason=reason)
 
     def resume(self, mode: str) -> list[str]:
         """End the pause of a mode (``*``: every pause). The modes that were paused."""
-        with self.transaction(durable=True):
+        with self.database.transaction(durable=True):
             return [row[0] for row in self.database.run("resume", mode=mode)]
 
     def pauses(self) -> list[Pause]:
@@ -289,6 +293,11 @@ class Queue:
         if not rows:
             raise NotFound(f"no task {id}")
         return Task(*rows[0])
+
+    def was_cancelled(self, task: Task) -> bool:
+        """Whether a claim was lost because a person cancelled the task."""
+        latest = self.task(task.id)
+        return latest.attempts == task.attempts and latest.reason == CANCELLED
 
     def find(self, name: str) -> Task:
         """The task of a key or, where no key is named so, of an id; `NotFound` when there is none."""
@@ -354,7 +363,7 @@ class Queue:
         """Note the totals down as far as the event log reaches, so that the next look reads only what is new."""
         if not self.database.run("totals_behind"):
             return
-        with self.transaction():
+        with self.database.transaction():
             for mode, state, count in self.database.run("totals"):
                 self.database.run("store_total", mode=mode, state=state, count=count)
             self.database.run("mark_totals")
@@ -420,7 +429,7 @@ class Queue:
 
     def _fenced(self, move: str, task: Task, now: datetime.datetime, **params: Any) -> bool:
         """One move of one claim: whether that claim still stood."""
-        with self.transaction():
+        with self.database.transaction():
             rows = self.database.run(
                 move, id=task.id, attempts=task.attempts, now=clock.stamp(now), by=self.by, **params
             )

@@ -31,6 +31,7 @@ class Rollup:
     tallies: list[Tally] = field(default_factory=list)
     failures: list[FailureGroup] = field(default_factory=list)
     spent: list[tuple[int, str, str]] = field(default_factory=list)
+    expired: int = 0
     swept: Swept = field(default_factory=Swept)
     plan: Plan = field(default_factory=Plan)
     cuts: list[tuple[str, str]] = field(default_factory=list)
@@ -60,6 +61,7 @@ class Rollup:
         return not (
             self.tallies
             or self.spent
+            or self.expired
             or self.swept.anything
             or self.cuts
             or self.unknown
@@ -111,6 +113,7 @@ def collect(
         tallies=tallies,
         failures=_grouped(queue.ledger.failures(fire)),
         spent=queue.ledger.spent(fire),
+        expired=queue.ledger.expired(fire),
         swept=swept or Swept(),
         plan=plan,
         waiting=waiting,
@@ -180,6 +183,8 @@ def needs_a_person(rollup: Rollup) -> str | None:
         return f"processes that could not be ended: {', '.join(rollup.left)}"
     for task, mode, why in rollup.spent:
         return f"task {task} ({mode}) failed for good: {why}; 'orch show {task}'"
+    if rollup.ending == "broken" and rollup.missing:
+        return f"every worker died: {rollup.missing[0]}"
     if rollup.failed and rollup.failures:
         group = rollup.failures[0]
         return f"{_tasks(rollup.failed)} failed, most often: {group.error or 'no reason given'}"
@@ -248,7 +253,7 @@ def _recovered(rollup: Rollup) -> list[str]:
         (swept.retried, "task is to be retried", "tasks are to be retried"),
         (swept.failed, "task failed for good", "tasks failed for good"),
         (swept.promoted, "task became due", "tasks became due"),
-        (swept.expired, "task expired", "tasks expired"),
+        (rollup.expired, "task has expired", "tasks have expired"),
     ]
     lines = [f"- {number} {one if number == 1 else many}" for number, one, many in told if number]
     return ["Recovered first:", *lines] if lines else []

@@ -50,7 +50,7 @@ MOVES: Final[dict[str, Move]] = {
     "promote": _move({State.RETRY_PENDING}, State.INCOMING),
     "release": _move(OWNED, State.INCOMING),
     "requeue": _move({State.FAILED, State.CRASHED, State.DONE}, State.INCOMING),
-    "cancel": _move(WAITING | OWNED, State.FAILED),
+    "cancel": _move(WAITING | OWNED | {State.CRASHED}, State.FAILED),
     "refuse": _move({State.INCOMING}, State.FAILED),
     "expire": _move(WAITING, State.FAILED),
 }

@@ -5,6 +5,7 @@ In that order, as the answer of the killed one must not win: its claim is over w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from orch import processes
@@ -30,25 +31,31 @@ class Cancelled:
         return f"task {self.task.id} is cancelled, and what it ran is ended"
 
 
-def cancel(queue: Queue, id: int, project: Project) -> Cancelled:
-    """Cancel a task; `Conflict` when it has ended.
+def cancel(queue: Queue, ids: Iterable[int], project: Project) -> list[Cancelled]:
+    """Cancel tasks, all of them or none: `Conflict` when one has ended. What ran is ended after that."""
+    with queue.transaction():
+        moved = [queue.cancel(id) for id in ids]
+    return [_end(queue, task, project) if ran else Cancelled(task, ran) for task, ran in moved]
+
+
+def _end(queue: Queue, task: Task, project: Project) -> Cancelled:
+    """End what works on a task whose claim is over.
 
     A command is ended by itself and its worker goes on; a function can only be ended with its worker, whose seat the
     fire then gives to another one.
     """
-    task, ran = queue.cancel(id)
-    if not ran or task.owner is None:
-        return Cancelled(task, ran)
-    worker = queue.ledger.worker(task.owner)
+    worker = None if task.owner is None else queue.ledger.worker(task.owner)
     if worker is None or processes.is_alive(worker.process) is None:
-        return Cancelled(task, ran, [f"its owner w{task.owner}, which cannot be reached from here"])
+        return Cancelled(task, True, [f"its owner w{task.owner}, which cannot be reached from here"])
     if worker.deadline_at is None:
         # Somebody's own program claimed it; it will learn that its claim is over.
-        return Cancelled(task, ran, [f"its owner, pid {worker.pid}, until it looks at its claim"])
-    mode = project.modes.get(task.mode)
-    if mode is not None and mode.function is not None:
-        return Cancelled(task, ran, _end_function(queue, worker, project.limits.grace_sec))
-    return Cancelled(task, ran, processes.end_claim(task.id, task.attempts, project.database, project.limits.grace_sec))
+        return Cancelled(task, True, [f"its owner, pid {worker.pid}, until it looks at its claim"])
+    grace, mode = project.limits.grace_sec, project.modes.get(task.mode)
+    if mode is None or mode.function is None:
+        found, left = processes.end_claim(task.id, task.attempts, project.database, grace)
+        if found or mode is not None:
+            return Cancelled(task, True, left)
+    return Cancelled(task, True, _end_function(queue, worker, grace))
 
 
 def _end_function(queue: Queue, worker: Worker, grace: float) -> list[str]:

@@ -215,7 +215,7 @@ def progress(found: Progress) -> RenderableType:
     if found.failed:
         line.append(f", {found.failed} failed", style="red")
     minutes, seconds = divmod(int(found.left_seconds), 60)
-    line.append(f", {count(found.alive, 'worker')}, {minutes}:{seconds:02} left")
+    line.append(f", {count(found.alive, 'worker')}, ends in {minutes}:{seconds:02} at the latest")
     return line
 
 

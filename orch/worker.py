@@ -26,6 +26,8 @@ from orch.records import Task
 from orch.work import Bench, Labour
 from orch.work.function import Stop
 
+_SKEW = 0.05
+
 
 @dataclass(frozen=True, slots=True)
 class Seat:
@@ -88,7 +90,7 @@ def drain(
                 following = None
                 if more:
                     following = _first(queue.claim(mode.name, worker=worker, timeout=mode.timeout, until=edge))
-        if not kept:
+        if not kept and not queue.was_cancelled(task):
             lost += 1
             if worker is not None:
                 queue.ledger.count_lost(worker)
@@ -272,9 +274,10 @@ class _Signals:
                 if self.stopping:
                     raise Stop
                 outcome = do(task)
-                # What the signal did to the function's own children is no failure of the task.
-                if self.stopping and isinstance(outcome, Failed):
-                    raise Stop
+                if isinstance(outcome, Failed):
+                    # What a signal to everybody did to the function's own children is no failure of the task; this
+                    # process may get it a moment later.
+                    clock.sleep(_SKEW)
                 return outcome
             except Stop:
                 if task.deadline_at is not None and task.deadline_at <= clock.stamp(clock.now()):
@@ -286,12 +289,18 @@ class _Signals:
         return guarded
 
     def restore(self) -> None:
+        """Back to what was before; one who is asked to stop is not to be asked again on the way out."""
+        if self.stopping:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            return
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
 
     def _stop(self, signum: int, frame: FrameType | None) -> None:
         self.stopping = True
         if self._in_task:
+            # Once: a second signal must not break off the way out.
+            self._in_task = False
             raise Stop
 
 

@@ -10,8 +10,10 @@ import click
 
 from orch.barrier import Progress
 from orch.cli.talk import Talk, common
+from orch.errors import OrchError
 from orch.fires import fire as run_fire
 from orch.queue import Queue
+from orch.rollup import needs_a_person
 from orch.seating import rehearse
 from orch.settings import load
 
@@ -45,6 +47,8 @@ def fire(talk: Talk, /, dry_run: bool, exit_status: bool, **caps: float | None) 
     for posted in fired.posted:
         if posted.error:
             talk.say(f"orch: the note could not be delivered to {posted.sink}: {posted.error}; it will be tried again")
+    if fired.fire.ending == "broken":
+        raise OrchError(f"fire {fired.fire.id}: nothing could work: {needs_a_person(fired.rollup)}")
     return 6 if exit_status and fired.rollup.failed else 0
 
 

@@ -8,7 +8,7 @@ from orch import modes
 from orch.cli.talk import Talk, common
 from orch.errors import UsageError
 from orch.settings import load
-from orch.stops import cancel as cancel_task
+from orch.stops import cancel as cancel_tasks
 
 
 @click.command()
@@ -31,14 +31,14 @@ def cancel(talk: Talk, names: tuple[str, ...]) -> None:
     project = load(talk.place())
     with talk.queue() as queue:
         tasks = [queue.find(name) for name in names]
-        cancelled = [cancel_task(queue, task.id, project) for task in tasks]
+        cancelled = cancel_tasks(queue, [task.id for task in tasks], project)
     talk.line(cancelled, "\n".join(one.told() for one in cancelled))
 
 
 @click.command()
 @click.argument("mode", required=False)
 @click.option("--all", "everything", is_flag=True, help="Every mode; fires are refused as long as it lasts.")
-@click.option("--reason", metavar="TEXT", help="Shown in the status and the note.")
+@click.option("--reason", metavar="TEXT", help="Shown in the status.")
 @common
 @click.pass_obj
 def pause(talk: Talk, mode: str | None, everything: bool, reason: str | None) -> None:
@@ -46,7 +46,7 @@ def pause(talk: Talk, mode: str | None, everything: bool, reason: str | None) ->
     name = _lane(mode, everything)
     with talk.queue() as queue:
         queue.pause(name, reason)
-    talk.line({"paused": name}, "everything is paused" if name == "*" else f"{name} is paused")
+    talk.line({"paused": name}, f"{_told(name)} is paused")
 
 
 @click.command()
@@ -59,7 +59,11 @@ def resume(talk: Talk, mode: str | None, everything: bool) -> None:
     name = _lane(mode, everything)
     with talk.queue() as queue:
         ended = queue.resume(name)
-    talk.line({"resumed": ended}, "\n".join(f"{name} is resumed" for name in ended) or "nothing was paused")
+    talk.line({"resumed": ended}, "\n".join(f"{_told(name)} is resumed" for name in ended) or "nothing was paused")
+
+
+def _told(name: str) -> str:
+    return "everything" if name == "*" else name
 
 
 def _lane(mode: str | None, everything: bool) -> str:

@@ -24,6 +24,8 @@ NOT_NOW = 75
 
 _TICK = 0.2
 _SIGNAL_SKEW = 0.3
+# A command that traps the signal ends with a code of its own; a failing one is not to be held up for long.
+_TRAP_SKEW = 0.05
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL)
 # Ended by such a signal, or a shell that says so of its own child.
 _BY_SIGNAL = {-signum for signum in _ENDING} | {128 + signum for signum in _ENDING}
@@ -105,8 +107,8 @@ def run(
         # What it had written by then; a grandchild that keeps the pipe open delays nobody.
         pipes.pump(0)
         pipes.close()
-    if reason is None and child.returncode in _BY_SIGNAL:
-        reason = _asked_meanwhile(cut)
+    if reason is None and child.returncode not in (0, NOT_NOW):
+        reason = _asked_meanwhile(cut, _SIGNAL_SKEW if child.returncode in _BY_SIGNAL else _TRAP_SKEW)
     if reason is None and _group_lives(child.pid):
         left = processes.end_group(child.pid, environment, grace)
     return Ran(-9 if child.returncode is None else child.returncode, out, err, reason, left)
@@ -122,14 +124,14 @@ def describe_exit(code: int) -> str:
         return f"killed by signal {-code}"
 
 
-def _asked_meanwhile(cut: Callable[[], str | None]) -> str | None:
-    """Whether the command died of a signal that was meant for everybody: this process gets it a moment later."""
-    deadline = clock.monotonic() + _SIGNAL_SKEW
+def _asked_meanwhile(cut: Callable[[], str | None], skew: float) -> str | None:
+    """Whether the command ended for a signal that was meant for everybody: this process gets it a moment later."""
+    deadline = clock.monotonic() + skew
     while clock.monotonic() < deadline:
         reason = cut()
         if reason:
             return reason
-        clock.sleep(0.02)
+        clock.sleep(0.01)
     return None
 
 

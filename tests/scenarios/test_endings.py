@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from freezegun import freeze_time
 
 from orch import processes
 from orch.errors import Conflict, UsageError
@@ -57,6 +58,89 @@ def test_a_signal_to_everybody_at_once_gives_everything_back(world: World) -> No
     assert [(task.state, task.retry_count) for task in world.queue.tasks()] == [("incoming", 0)] * 2
 
 
+@pytest.mark.parametrize("script", ["trap 'exit 1' TERM; echo >> ran; sleep 1015 & wait", "trap '' TERM; sleep 1015"])
+def test_a_command_that_traps_the_signal_to_everybody_is_given_back_too(world: World, script: str) -> None:
+    world.orch("add", "--cmd", "--", "sh", "-c", script)
+    fire = world.start("fire")
+    eventually(lambda: running("sleep 1015"), "the task's start")
+    for process in reversed([psutil.Process(fire.pid), *workers_of(fire)]):
+        process.terminate()
+    assert fire.wait(60) == 128 + signal.SIGTERM
+    assert (world.queue.task(1).state, world.queue.task(1).retry_count) == ("incoming", 0)
+
+
+def test_cancelling_several_is_all_or_none(queue: Queue) -> None:
+    queue.add_many([NewTask("m"), NewTask("m")])
+    queue.finish(queue.claim("m")[0])
+    project = Project("", "", "", {})
+    with pytest.raises(Conflict):
+        cancel(queue, [2, 1], project)
+    assert queue.task(2).state == "incoming"
+
+
+def test_a_crashed_task_can_be_cancelled(queue: Queue) -> None:
+    queue.add("m")
+    queue.crash(queue.claim("m")[0], "gone")
+    cancel(queue, [1], Project("", "", "", {}))
+    assert (queue.task(1).state, queue.task(1).reason) == ("failed", "cancelled")
+
+
+HOST = """
+import multiprocessing, sys, time
+from orch import Mode, Project, Queue, fire
+
+def main():
+    mine = multiprocessing.Process(target=time.sleep, args=(1000,))
+    mine.start()
+    with Queue.open("jobs.db", create=True) as queue:
+        queue.add("say", {})
+        fire(queue, Project("jobs.db", ".", "jobs.files", {"say": Mode("say", command=("true",))}))
+    print(mine.is_alive())
+    mine.kill()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_fire_leaves_the_other_children_of_its_program_alone(tmp_path: Path) -> None:
+    (tmp_path / "host.py").write_text(HOST)
+    ran = subprocess.run([sys.executable, "host.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ran.stdout == "True\n", ran.stderr
+
+
+def test_a_worker_that_a_sweep_finds_dead_is_replaced_by_its_fire(world: World) -> None:
+    world.orch("add", "wait_for", "file=go")
+    for _ in range(3):
+        world.orch("add", "wait_for", "file=go")
+    fire = world.start("fire", "--max-pool", "1", "--json")
+    eventually(lambda: world.lines("ran"), "the first task's start")
+    fire.send_signal(signal.SIGSTOP)
+    os.kill(int(world.lines("ran")[0].split()[1]), signal.SIGKILL)
+    (world.folder / "go").touch()
+    eventually(lambda: "missing worker" in world.orch("sweep"), "the sweep's find")
+    fire.send_signal(signal.SIGCONT)
+    assert fire.wait(60) == 0
+    assert [world.states()[id] for id in (2, 3, 4)] == ["done"] * 3
+    assert "found dead by a sweep" in notes(world)[0]
+
+
+def test_expired_tasks_are_in_the_next_note(world: World) -> None:
+    with freeze_time("2026-01-01"):
+        world.queue.add("ok", delay=3600, ttl=1)
+    world.orch("sweep")
+    world.orch("fire")
+    assert "1 task has expired" in notes(world)[0]
+
+
+def test_a_task_named_in_two_ways_before_it_is_there_is_waited_for_once(queue: Queue) -> None:
+    queue.add("m", after=["2", "k"])
+    queue.add("m", key="k")
+    [task] = queue.claim("m", batch=5)
+    queue.finish(task)
+    assert [task.id for task in queue.claim("m")] == [1]
+
+
 def test_cancelling_one_task_after_the_other_hits_no_other_task(world: World) -> None:
     lines = '{"mode": "run", "payload": {"words": ["sleep", "0.1"]}}\n' * 40
     world.orch("add", "--from", "-", stdin=lines)
@@ -66,7 +150,7 @@ def test_cancelling_one_task_after_the_other_hits_no_other_task(world: World) ->
     while fire.poll() is None:
         for task in [task for task in world.queue.owned() if task.id % 3 == 0]:
             with contextlib.suppress(Conflict):
-                cancel(world.queue, task.id, project)
+                cancel(world.queue, [task.id], project)
                 cancelled.add(task.id)
     assert {task.id for task in world.queue.tasks(limit=100) if task.reason == "cancelled"} == cancelled
     assert {state for id, state in world.states().items() if id not in cancelled} == {"done"}
@@ -82,9 +166,9 @@ def test_a_function_that_is_through_with_a_cancelled_task_is_not_ended_at_its_ne
         queue.add_many([NewTask("m"), NewTask("m")])
         queue.claim("m", batch=2, worker=worker)
         project = Project("", "", "", {"m": Mode("m", function="x:y")}, limits=Limits(grace_sec=0.1))
-        cancel(queue, 1, project)
+        cancel(queue, [1], project)
         assert psutil.Process(sleeper.pid).status() == psutil.STATUS_SLEEPING, "it owns task 2: it goes on"
-        cancel(queue, 2, project)
+        cancel(queue, [2], project)
         assert sleeper.wait(10) == -signal.SIGTERM
     finally:
         sleeper.kill()
@@ -112,7 +196,7 @@ def test_a_worker_whose_state_folder_cannot_be_written_gives_its_seat_up_at_once
     world.orch("init")
     (world.folder / ".orch" / "output").touch()
     world.orch("add", "ok")
-    world.orch("fire", limit=40)
+    world.orch("fire", limit=40, code=1)
     assert "ok cannot work: " in notes(world)[0]
     assert world.states() == {1: "incoming"}
     (world.folder / ".orch" / "output").unlink()
@@ -152,7 +236,8 @@ def test_children_that_die_before_they_begin_are_given_up(world: World) -> None:
     world.orch("add", "ok")
     code = "import orch.worker, os\norch.worker._sit = lambda seat: os._exit(3)"
     (world.folder / "sitecustomize.py").write_text(code)
-    world.orch("fire", env={"PYTHONPATH": str(world.folder)}, limit=50)
+    world.orch("fire", "-q", env={"PYTHONPATH": str(world.folder)}, limit=50, code=1)
+    assert "nothing could work" in world.err
     assert world.states() == {1: "incoming"}
     assert "workers die before they begin" in notes(world)[0]
     assert world.answer("fires")[0]["ending"] == "broken"
@@ -180,7 +265,7 @@ def test_a_fire_whose_every_worker_broke_does_not_quiet_the_watchdog(world: Worl
         modes='[modes.broken]\nfunction = "nosuch:f"',
     )
     world.orch("add", "broken")
-    world.orch("fire")
+    world.orch("fire", code=1)
     assert world.answer("fires")[0]["ending"] == "broken"
     world.orch("watchdog", code=7)
     assert "no fire has succeeded yet" in world.err
@@ -332,10 +417,12 @@ def test_a_task_that_would_wait_for_itself_through_others_is_refused(queue: Queu
 
 
 def test_a_circle_of_ids_is_refused_too(queue: Queue) -> None:
-    queue.add("m", after=[2])
     with pytest.raises(UsageError, match="wait for itself"):
-        queue.add("m", after=[1])
-    assert len(queue.tasks()) == 1
+        queue.add("m", after=["001"])
+    first = queue.add("m", after=[queue.add("m").id + 2]).id
+    with pytest.raises(UsageError, match="wait for itself"):
+        queue.add("m", after=[first])
+    assert len(queue.tasks()) == 2
 
 
 def test_an_id_may_be_waited_for_before_it_is_there(queue: Queue) -> None:
