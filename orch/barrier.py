@@ -47,8 +47,8 @@ class Progress:
 class Gathered:
     """What the barrier saw of the processes.
 
-    ``done`` counts tasks, ``sound`` seats that ended as they should; ``missing`` tells of the dead, ``broken`` why a mode could not
-    work, ``cut`` counts ends by a cap, and ``left`` describes processes that could not be ended.
+    ``done`` counts tasks, ``sound`` seats that ended as they should; ``missing`` tells of the dead, ``broken`` why a
+    mode could not work, ``cut`` counts ends by a cap, and ``left`` describes processes that could not be ended.
     """
 
     done: int = 0
