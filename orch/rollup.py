@@ -227,14 +227,12 @@ def _drained(rollup: Rollup) -> list[str]:
     lines = []
     for tally in rollup.tallies:
         parts = [f"{tally.done} done"]
-        for number, word in (
+        parts += _worded(
             (tally.failed, "failed"),
             (tally.retried, "to be retried"),
             (tally.crashed, "crashed"),
             (tally.released, "given back"),
-        ):
-            if number:
-                parts.append(f"{number} {word}")
+        )
         lines.append(f"- {tally.mode}: {', '.join(parts)} ({tally.seconds:.1f} s of work)")
     return ["Drained:", *lines] if lines else []
 
@@ -262,17 +260,14 @@ def _recovered(rollup: Rollup) -> list[str]:
 def _waiting(rollup: Rollup) -> list[str]:
     lines = []
     for backlog in rollup.waiting:
-        parts = []
-        for number, word in (
+        parts = _worded(
             (backlog.ready, "ready"),
             (backlog.delayed, "delayed"),
             (backlog.retrying, "to be retried"),
             (backlog.blocked, "waiting for another task"),
             (backlog.running, "claimed"),
             (backlog.crashed, "crashed"),
-        ):
-            if number:
-                parts.append(f"{number} {word}")
+        )
         notes = []
         if backlog.mode in rollup.unknown:
             notes.append("not in orch.toml")
@@ -284,6 +279,11 @@ def _waiting(rollup: Rollup) -> list[str]:
         what = f"task {id}, which {state}" if id else "which does not exist"
         lines.append(f"- task {task} waits for {_line(name)}: {what}")
     return ["Still waiting:", *lines] if lines else []
+
+
+def _worded(*counts: tuple[int, str]) -> list[str]:
+    """Those counts that are not zero, each with its word."""
+    return [f"{number} {word}" for number, word in counts if number]
 
 
 def _outcome(rollup: Rollup) -> str:

@@ -97,7 +97,7 @@ def run(
                 left = processes.end_group(child.pid, environment, grace)
                 break
             pipes.pump(min(_TICK, rest))
-        child.wait(_grace_for(grace))
+        child.wait(grace + 5.0)
     except subprocess.TimeoutExpired:
         left = left or [str(child.pid)]
     except BaseException:
@@ -133,10 +133,6 @@ def _asked_meanwhile(cut: Callable[[], str | None], skew: float) -> str | None:
             return reason
         clock.sleep(0.01)
     return None
-
-
-def _grace_for(grace: float) -> float:
-    return grace + 5.0
 
 
 def _start(words: Sequence[str], environment: Mapping[str, str] | None, folder: str | None) -> subprocess.Popen[bytes]:

@@ -1,2 +1,0 @@
--- read: the newest event
-select coalesce(max(id), 0) from event
