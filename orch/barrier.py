@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from orch import clock, processes
 from orch.hygiene import bury, last_words
+from orch.limits import BUDGETS
 from orch.pool import Crew
 from orch.project import Project
 from orch.queue import Queue
@@ -27,7 +28,9 @@ START_LIMIT = 30.0
 STILLBORN_LIMIT = 3.0
 REOPENINGS = 2
 
-_SOUND = ("empty", "task_cap", "wall_clock")
+# How a worker ends when a cap ends it: by the cap's name.
+_CAPS = ("task_cap", "wall_clock", *BUDGETS, "unknown_cost")
+_SOUND = ("empty", *_CAPS)
 
 
 @dataclass(slots=True)
@@ -148,7 +151,7 @@ class Barrier:
             self.gathered.sound += 1
         if ending.startswith("broken: "):
             self.gathered.broken[self.seats[number].mode.name] = ending.removeprefix("broken: ")
-        elif ending in ("task_cap", "wall_clock"):
+        elif ending in _CAPS:
             self._count_cut(ending)
 
     def _bury_speechless(self, worker: Worker | None, answer: str) -> None:

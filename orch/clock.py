@@ -81,6 +81,13 @@ def next_midnight(moment_: _datetime.datetime, zone_: _datetime.tzinfo) -> _date
     return local.astimezone(UTC).astimezone(zone_)
 
 
+def day_bounds(moment_: _datetime.datetime, zone_: _datetime.tzinfo) -> tuple[str, str]:
+    """The stamps at which the calendar day of a moment begins and ends in a zone."""
+    today = moment_.astimezone(zone_).date()
+    begins = _datetime.datetime.combine(today, _datetime.time(), tzinfo=zone_)
+    return stamp(begins), stamp(next_midnight(moment_, zone_))
+
+
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)([smhd]?))")
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 

@@ -1,10 +1,10 @@
-"""The verbs on everything but tasks: workers, fires, and the notes with their way to the sinks."""
+"""The verbs on who worked when: workers, fires, and the fires that were refused."""
 
 from __future__ import annotations
 
 from orch import clock
 from orch.database import Database
-from orch.records import Delivery, Fire, Note, Process, Tally, Worker
+from orch.records import Fire, Process, Refusal, Tally, Worker
 
 
 class Ledger:
@@ -120,6 +120,25 @@ class Ledger:
         rows = self.database.run("last_success", one=endings[0], other=endings[1])
         return (rows[0][0], rows[0][1]) if rows else None
 
+    def last_closed(self) -> tuple[int, str, str] | None:
+        """The newest fire that has ended: its number, when, and how."""
+        rows = self.database.run("last_closed")
+        return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
+
+    def slot_taken(self, slot: str) -> tuple[int, str] | None:
+        """The fire that has a slot, and when it was opened."""
+        rows = self.database.run("slot_taken", slot=slot)
+        return (rows[0][0], rows[0][1]) if rows else None
+
+    def refuse(self, refusal: Refusal) -> None:
+        """A fire was refused by a cap; nothing was started, and that is known."""
+        with self.database.transaction():
+            self.database.run("refuse_fire", now=refusal.at, slot=refusal.slot, cap=refusal.cap, told=refusal.told)
+
+    def last_refusal(self) -> Refusal | None:
+        rows = self.database.run("last_refusal")
+        return Refusal(*rows[0]) if rows else None
+
     def made_at(self) -> str:
         """When the queue was made."""
         return str(self.database.run("made_at")[0][0])
@@ -130,7 +149,9 @@ class Ledger:
 
     def tallies(self, fire: Fire) -> dict[str, Tally]:
         """What the attempts of a fire came to, counted in the event log."""
-        found = {row[0]: Tally(*row) for row in self.database.run("tally", fire=fire.id, first_event=fire.first_event)}
+        found: dict[str, Tally] = {}
+        for row in self.database.run("tally", fire=fire.id, first_event=fire.first_event):
+            found[row[0]] = Tally(*row)
         for mode, began, ended in self.database.run("spans_of", fire=fire.id, first_event=fire.first_event):
             found[mode].seconds += clock.seconds_between(began, ended)
         return found
@@ -153,52 +174,3 @@ class Ledger:
     def expired(self, fire: Fire) -> int:
         """How many tasks have expired that no earlier note told of."""
         return int(self.database.run("expired_since", fire=fire.id)[0][0])
-
-    # Notes
-
-    def write_note(self, fire: int, *, title: str, body: str, quiet: bool, sinks: list[str]) -> int:
-        """Store the one note of a fire and what sinks it is to reach (none when it is quiet)."""
-        with self.database.transaction():
-            rows = self.database.run(
-                "write_note", fire=fire, title=title, body=body, quiet=int(quiet), now=clock.stamp(clock.now())
-            )
-            for sink in [] if quiet else sinks:
-                self.database.run("post_note", note=rows[0][0], sink=sink)
-        return int(rows[0][0])
-
-    def notes(self, limit: int = 20) -> list[Note]:
-        """The newest notes first."""
-        return [Note(*row) for row in self.database.run("notes", limit=limit)]
-
-    def note_of(self, fire: int) -> Note | None:
-        rows = self.database.run("note_of", fire=fire)
-        return Note(*rows[0]) if rows else None
-
-    def outbox(self) -> list[tuple[Delivery, Note]]:
-        """Notes that have not reached a sink, oldest first."""
-        return [
-            (Delivery(note, sink, tries, at, error), Note(note, fire, created, title, body, 0))
-            for note, sink, tries, at, error, fire, created, title, body in self.database.run("deliveries_open")
-        ]
-
-    def try_delivery(self, delivery: Delivery, *, held_for: float) -> int:
-        """Count a try before it happens: its number, or 0 when somebody delivered it, or is at it.
-
-        A try that was never ended frees the delivery after `held_for` seconds.
-        """
-        now = clock.now()
-        with self.database.transaction():
-            rows = self.database.run(
-                "try_delivery",
-                note=delivery.note,
-                sink=delivery.sink,
-                now=clock.stamp(now),
-                given_up=clock.stamp(clock.after(now, -held_for)),
-            )
-        return int(rows[0][0]) if rows else 0
-
-    def end_delivery(self, delivery: Delivery, error: str | None) -> None:
-        """A try is over: delivered, or failed with `error` and open for the next try."""
-        at = clock.stamp(clock.now()) if error is None else None
-        with self.database.transaction():
-            self.database.run("end_delivery", note=delivery.note, sink=delivery.sink, delivered_at=at, error=error)

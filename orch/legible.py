@@ -20,6 +20,11 @@ def shown_lines(text: str) -> str:
     return "\n".join(shown(line) for line in text.split("\n"))
 
 
+def when(stamp: str | None) -> str:
+    """A stored moment as a person reads it, to the second; nothing for None."""
+    return f"{stamp[:10]} {stamp[11:19]}Z" if stamp else ""
+
+
 def count(number: int, noun: str) -> str:
     """``1 task``, ``2 tasks``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -19,14 +19,22 @@ class Retries:
     jitter: float = 0.2
 
 
+# The caps on what attempts say that they spent.
+BUDGETS = ("daily_cost_usd", "daily_tokens", "fire_cost_usd", "fire_tokens")
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The caps of a fire. The parent enforces every one of them; a cap that is hit is recorded by its name.
+    """The caps of a fire. None depends on a task's good will; a cap that is hit is recorded by its name.
 
     ``task_cap`` and ``wall_clock_minutes`` bound one worker, ``max_pool`` the workers alive in one fire,
     ``daily_fires`` the fires of a calendar day, ``stale_hours`` how long a claim without a sign of life is left to an
     owner that cannot be judged otherwise. ``not_now_delay`` is the wait in seconds after a task said "not now",
     ``grace_sec`` the time between asking a process to end and killing it.
+
+    The budgets (None: none) end new claims once what attempts have reported reaches them: ``daily_cost_usd`` and
+    ``daily_tokens`` in a calendar day, ``fire_cost_usd`` and ``fire_tokens`` in one fire. With ``unknown_cost =
+    "stop"`` an attempt that does not say what it cost counts as a budget that is spent, with ``"ignore"`` as nothing.
     """
 
     task_cap: int = 25
@@ -38,4 +46,14 @@ class Limits:
     grace_sec: float = 5.0
     heartbeat_interval: float = 30.0
     output_cap: int = 1_048_576
+    daily_cost_usd: float | None = None
+    daily_tokens: int | None = None
+    fire_cost_usd: float | None = None
+    fire_tokens: int | None = None
+    unknown_cost: str = "ignore"
     retries: Retries = Retries()
+
+    @property
+    def budgeted(self) -> bool:
+        """Whether any budget is set."""
+        return any(getattr(self, name) is not None for name in BUDGETS)

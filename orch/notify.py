@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from orch.errors import UsageError
-from orch.legible import storable
+from orch.legible import shown, storable
 from orch.queue import Queue
-from orch.records import Note
 from orch.work import command
 
 COMMAND_LIMIT = 60.0
@@ -27,6 +26,15 @@ class Posted:
     note: int
     sink: str
     error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """What is sent: a name that is the same at every try, its Markdown, and what a command finds in its environment."""
+
+    name: str
+    body: str
+    marks: Mapping[str, str]
 
 
 def check_sink(sink: str) -> str:
@@ -43,38 +51,48 @@ def deliver(queue: Queue, project: str, *, sinks: Collection[str]) -> list[Poste
     A sink that fails is left alone for the rest of this round, and what is open for a sink that is no more stays open.
     """
     posted: list[Posted] = []
-    for delivery, note in queue.ledger.outbox():
+    for delivery, note in queue.mail.outbox():
         failed = {one.sink for one in posted if one.error}
         if delivery.sink not in sinks or delivery.sink in failed:
             continue
         # Nobody else may be at it: a try holds its delivery for as long as it can take.
-        tries = queue.ledger.try_delivery(delivery, held_for=COMMAND_LIMIT + 60)
+        tries = queue.mail.try_delivery(delivery, held_for=COMMAND_LIMIT + 60)
         if not tries:
             continue
-        try:
-            _send(delivery.sink, note, project, again=tries > 1)
-            error = None
-        except (OSError, ValueError, UsageError, command.CannotRun) as problem:
-            error = str(problem)
-        queue.ledger.end_delivery(delivery, None if error is None else storable(error))
+        marks = {"ORCH_NOTE": str(note.id), "ORCH_FIRE": str(note.fire)}
+        error = send(delivery.sink, Letter(f"note {note.id}", note.body, marks), project, again=tries > 1)
+        queue.mail.end_delivery(delivery, None if error is None else storable(error))
         posted.append(Posted(note.id, delivery.sink, error))
     return posted
 
 
-def _send(sink: str, note: Note, project: str, *, again: bool) -> None:
-    kind, _, rest = check_sink(sink).partition(":")
-    match kind:
-        case "stdout":
-            sys.stdout.write(note.body + "\n")
-            sys.stdout.flush()
-        case "file":
-            _append(os.path.join(project, os.path.expanduser(rest)), note, again=again)
-        case "command":
-            _pipe(shlex.split(rest), note, project)
+def send(sink: str, letter: Letter, folder: str, *, again: bool, limit: float = COMMAND_LIMIT) -> str | None:
+    """Try to send one letter to one sink, paths and commands being those of `folder`: what went wrong, or None.
+
+    `again` says that an earlier try may have arrived; a command is ended after `limit` seconds.
+    """
+    try:
+        kind, _, rest = check_sink(sink).partition(":")
+        match kind:
+            case "stdout":
+                sys.stdout.write(letter.body + "\n")
+                sys.stdout.flush()
+            case "file":
+                _append(os.path.join(folder, os.path.expanduser(rest)), letter, again=again)
+            case "command":
+                _pipe(shlex.split(rest), letter, folder, limit)
+    except (OSError, ValueError, UsageError, command.CannotRun) as problem:
+        return str(problem)
+    return None
 
 
-def _append(path: str, note: Note, *, again: bool) -> None:
-    mark = f"<!-- note {note.id} -->\n".encode()
+def one_line(text: str) -> str:
+    """A text from outside as part of one line of a letter."""
+    return shown(text)[:500]
+
+
+def _append(path: str, letter: Letter, *, again: bool) -> None:
+    mark = f"<!-- {letter.name} -->\n".encode()
     # An earlier try may have died between the write and its record.
     if again and os.path.exists(path):
         with open(path, "rb") as file:
@@ -83,7 +101,7 @@ def _append(path: str, note: Note, *, again: bool) -> None:
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
-        data = mark + note.body.encode("utf-8", "replace") + b"\n\n"
+        data = mark + letter.body.encode("utf-8", "replace") + b"\n\n"
         size = os.fstat(descriptor).st_size
         if os.write(descriptor, data) != len(data):
             os.ftruncate(descriptor, size)
@@ -92,17 +110,16 @@ def _append(path: str, note: Note, *, again: bool) -> None:
         os.close(descriptor)
 
 
-def _pipe(words: list[str], note: Note, project: str) -> None:
-    environment = {**os.environ, "ORCH_NOTE": str(note.id), "ORCH_FIRE": str(note.fire)}
+def _pipe(words: list[str], letter: Letter, folder: str, limit: float) -> None:
     ran = command.run(
         words,
-        stdin=note.body.encode("utf-8", "replace"),
-        environment=environment,
-        folder=project,
-        timeout=COMMAND_LIMIT,
+        stdin=letter.body.encode("utf-8", "replace"),
+        environment={**os.environ, **letter.marks},
+        folder=folder,
+        timeout=limit,
     )
     if ran.cut:
-        raise OSError(f"{words[0]} did not end within {COMMAND_LIMIT:g} s")
+        raise OSError(f"{words[0]} did not end within {limit:g} s")
     if ran.exit_code:
         said = ran.err.text().strip()[-300:]
         raise OSError(f"{words[0]}: {command.describe_exit(ran.exit_code)} {said}".strip())

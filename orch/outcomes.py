@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
+
+from orch import jsontext
+from orch.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """What an attempt says of its own price; None where it does not say."""
+
+    tokens: int | None = None
+    cost_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,11 +23,12 @@ class Evidence:
     """What is kept of an attempt beside its outcome: a command's exit code and where its captured output lies.
 
     ``output`` is a path relative to the state folder, without an ending; ``.out`` and ``.err`` stand beside it when
-    anything was written there.
+    anything was written there. ``metrics`` is what it cost, where no result says so.
     """
 
     exit_code: int | None = None
     output: str | None = None
+    metrics: Metrics | None = None
 
 
 NOTHING = Evidence()
@@ -71,6 +84,42 @@ class NotNow(Exception):
             raise ValueError(f"retry_after {retry_after!r} is not a number of seconds")
         self.why = str(why)
         self.retry_after = retry_after
+
+
+def metrics_of(value: Any) -> Metrics | None:
+    """What a result says of its price: its member ``metrics`` with ``tokens`` and ``cost_usd``, both optional.
+
+    A number that cannot be a price (negative, not finite, not a number at all) counts as not said.
+    """
+    said = value.get("metrics") if isinstance(value, dict) else None
+    if not isinstance(said, dict):
+        return None
+    tokens, cost = _amount(said.get("tokens")), _amount(said.get("cost_usd"))
+    if tokens is not None and (tokens != int(tokens) or tokens >= 2**53):
+        tokens = None
+    if tokens is None and cost is None:
+        return None
+    return Metrics(None if tokens is None else int(tokens), cost)
+
+
+def metrics_in(result: str | None) -> Metrics | None:
+    """The same of a result's JSON text, which is only read where the word stands in it."""
+    if result is None or '"metrics"' not in result:
+        return None
+    try:
+        return metrics_of(jsontext.parse(result, "result"))
+    except UsageError:
+        return None
+
+
+def _amount(said: Any) -> float | None:
+    if isinstance(said, bool) or not isinstance(said, int | float):
+        return None
+    try:
+        amount = float(said)
+    except OverflowError:
+        return None
+    return amount if math.isfinite(amount) and amount >= 0 else None
 
 
 def error_text(error: BaseException) -> str:

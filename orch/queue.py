@@ -8,19 +8,21 @@ a claim that was lost in the meantime changes nothing, and the verb says so by r
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
 from orch import backoff, clock, jsontext
 from orch.adding import add_all, add_one, resolve
-from orch.database import Database
+from orch.database import BUSY_TIMEOUT, Database
 from orch.errors import Conflict, NotFound
 from orch.ledger import Ledger
 from orch.legible import storable
 from orch.limits import Retries
-from orch.outcomes import NOTHING, Evidence
+from orch.mail import Mail
+from orch.outcomes import NOTHING, Evidence, Metrics, metrics_in
 from orch.records import Added, Attempt, Backlog, Event, NewTask, Pause, Task
+from orch.spending import Spending
 from orch.states import OWNED, State
 
 # Due tasks that one claim moves at the most, so that a claim stays short behind a million of them.
@@ -37,17 +39,28 @@ class Queue:
     def __init__(self, database: Database, *, by: str = "library") -> None:
         self.database = database
         self.ledger = Ledger(database)
+        self.mail = Mail(database)
+        self.spending = Spending(database)
         self.by = by
 
     @classmethod
-    def open(cls, path: str, *, create: bool = False, durability: str = "adds", by: str = "library") -> Queue:
+    def open(
+        cls,
+        path: str,
+        *,
+        create: bool = False,
+        durability: str = "adds",
+        by: str = "library",
+        patience: float = BUSY_TIMEOUT,
+    ) -> Queue:
         """Open the queue in the file `path`; with `create`, make it when it is missing or empty.
 
-        `NotFound` when it is missing, `SchemaError` when the file is not a queue or is newer than this program.
+        A queue that others have locked is waited for, `patience` seconds at the most. `NotFound` when it is missing,
+        `SchemaError` when the file is not a queue or is newer than this program.
         """
         from orch.database.sqlite import SQLite
 
-        return cls(SQLite(path, create=create, durability=durability), by=by)
+        return cls(SQLite(path, create=create, durability=durability, busy_timeout=patience), by=by)
 
     def transaction(self, *, durable: bool = True) -> AbstractContextManager[None]:
         """Several verbs as one transaction; it holds the write lock from its beginning.
@@ -120,12 +133,14 @@ class Queue:
         start: bool = True,
         timeout: float | None = None,
         until: str | None = None,
+        gate: Callable[[], bool] | None = None,
     ) -> list[Task]:
         """Take up to `batch` of the next tasks of `mode`: highest priority first, then oldest.
 
         With `start` they are processing at once, else claimed. `worker` is the owner's id from `Ledger.enrol`; without
         one the claim is judged by its age alone. `timeout` (seconds, the task's own comes first) and `until` (a stamp)
-        bound each attempt. An empty list: nothing to claim, or the mode is paused.
+        bound each attempt. A `gate` is asked inside the claim's own transaction, so that what it judges by stands
+        still, and may refuse. An empty list: nothing to claim, the mode is paused, or the gate refused.
         """
         now = clock.now()
         stamp = clock.stamp(now)
@@ -134,6 +149,8 @@ class Queue:
         if not (promotable or expired or claimable):
             return []
         with self.database.transaction():
+            if gate is not None and not gate():
+                return []
             tasks = self._claim(mode, batch, worker, start, timeout, until, now, stamp)
         if len(tasks) > 1:
             tasks.sort(key=lambda task: (-task.priority, task.id))
@@ -164,15 +181,18 @@ class Queue:
         *,
         timeout: float | None = None,
         until: str | None = None,
+        gate: Callable[[], bool] | None = None,
     ) -> tuple[bool, Task | None]:
         """Finish one task and claim the next of its mode for the same owner in one transaction.
 
-        Whether the finish counted, and the next task. Limits as in `claim`.
+        Whether the finish counted, and the next task. Limits and gate as in `claim`.
         """
         now = clock.now()
         stamp = clock.stamp(now)
         with self.database.transaction():
             kept = self._finish(task, result, evidence, stamp)
+            if gate is not None and not gate():
+                return kept, None
             tasks = self._claim(task.mode, 1, task.owner, True, timeout, until, now, stamp)
         return kept, tasks[0] if tasks else None
 
@@ -186,6 +206,7 @@ class Queue:
         if retries is not None:
             state, due_at, count = _ladder(retries, task.retry_count + 1, now)
         with self.database.transaction():
+            self._count_spend(task, evidence.metrics, clock.stamp(now))
             kept = self._fenced(
                 "fail", task, now, state=state.value, due_at=due_at, retry_count=count, reason=storable(error)[:_REASON]
             )
@@ -195,8 +216,10 @@ class Queue:
 
     def crash(self, task: Task, reason: str, *, error: str | None = None, evidence: Evidence = NOTHING) -> bool:
         """The owner is dead, stalled or out of time. False when the claim had ended by then."""
+        now = clock.now()
         with self.database.transaction():
-            kept = self._fenced("crash", task, clock.now(), reason=storable(reason))
+            self._count_spend(task, evidence.metrics, clock.stamp(now))
+            kept = self._fenced("crash", task, now, reason=storable(reason))
             if kept and (error is not None or evidence is not NOTHING):
                 self._keep(task, None, error or reason, evidence)
         return kept
@@ -215,6 +238,7 @@ class Queue:
         due_at = None if delay is None else clock.stamp(clock.after(now, delay))
         held = fire if delay is not None else None
         with self.database.transaction():
+            self._count_spend(task, evidence.metrics, clock.stamp(now))
             kept = self._fenced("release", task, now, due_at=due_at, held=held, reason=storable(reason))
             if kept:
                 self._keep(task, None, None, evidence)
@@ -331,6 +355,21 @@ class Queue:
     def events(self, id: int) -> list[Event]:
         return [Event(*row) for row in self.database.run("events", task=id)]
 
+    def first_event_since(self, stamp: str) -> int:
+        """The number of the first event at a moment or behind it; one more than the newest where there is none.
+
+        Found by halving, as the log is in the order of time and an index on it would cost every move.
+        """
+        low, high = 1, int(self.database.run("last_event")[0][0]) + 1
+        while low < high:
+            middle = (low + high) // 2
+            found = self.database.run("event_at", id=middle)
+            if found and found[0][1] < stamp:
+                low = found[0][0] + 1
+            else:
+                high = middle
+        return low
+
     def attempts(self, id: int) -> list[Attempt]:
         return [Attempt(*row) for row in self.database.run("attempts", task=id)]
 
@@ -407,6 +446,7 @@ class Queue:
     def _finish(self, task: Task, result: str | None, evidence: Evidence, stamp: str) -> bool:
         """The finish itself, inside a transaction."""
         run = self.database.run
+        self._count_spend(task, evidence.metrics or metrics_in(result), stamp)
         rows = run("finish", id=task.id, attempts=task.attempts, now=stamp, by=self._sign(task.owner))
         if not rows:
             return False
@@ -435,8 +475,22 @@ class Queue:
             )
         return bool(rows)
 
+    def _count_spend(self, task: Task, metrics: Metrics | None, stamp: str) -> None:
+        """What an attempt says that it cost is spent, even if its claim was lost."""
+        if metrics is not None:
+            self.database.run(
+                "spend",
+                task=task.id,
+                attempt=task.attempts,
+                mode=task.mode,
+                owner=task.owner,
+                now=stamp,
+                tokens=metrics.tokens,
+                cost_usd=metrics.cost_usd,
+            )
+
     def _keep(self, task: Task, result: str | None, error: str | None, evidence: Evidence) -> None:
-        if result is None and error is None and evidence is NOTHING:
+        if result is None and error is None and evidence.exit_code is None and evidence.output is None:
             return
         self.database.run(
             "outcome",

@@ -84,6 +84,8 @@ class Attempt:
     error: str | None
     result: str | None
     output: str | None
+    tokens: int | None
+    cost_usd: float | None
 
 
 @dataclass(slots=True)
@@ -227,7 +229,10 @@ class Backlog:
 
 @dataclass(slots=True)
 class Tally:
-    """What one mode's attempts came to: counts by outcome and the seconds that they took."""
+    """What one mode's attempts came to: counts by outcome, the seconds that they took, and what they say they cost.
+
+    ``priced`` counts the attempts that say so.
+    """
 
     mode: str
     claimed: int = 0
@@ -236,7 +241,51 @@ class Tally:
     retried: int = 0
     crashed: int = 0
     released: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    priced: int = 0
     seconds: float = 0.0
+
+    @property
+    def ended(self) -> int:
+        """Attempts that came to an end of their own, for better or worse."""
+        return self.done + self.failed + self.retried + self.crashed
+
+
+@dataclass(slots=True)
+class Spent:
+    """What attempts say that they cost: how many said anything, tokens, and US dollars.
+
+    ``fire`` is None for attempts outside a fire.
+    """
+
+    fire: int | None
+    mode: str
+    priced: int
+    tokens: int
+    cost_usd: float
+
+
+@dataclass(slots=True)
+class Told:
+    """A text for the decider. ``read_at`` is set once a decider was given it (``fire``) or somebody took it back."""
+
+    id: int
+    told_at: str
+    told_by: str | None
+    text: str
+    read_at: str | None = None
+    fire: int | None = None
+
+
+@dataclass(slots=True)
+class Refusal:
+    """A fire that was not started, with the cap that refused it and what was said."""
+
+    at: str
+    slot: str | None
+    cap: str
+    told: str
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from orch import clock, processes, work
+from orch.budget import Gate
 from orch.errors import OrchError
 from orch.limits import Limits
 from orch.modes import Mode
@@ -46,6 +47,7 @@ class Seat:
     project: str
     state: str
     limits: Limits
+    zone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +70,16 @@ def drain(
     limits: Limits,
     fire: int | None = None,
     stopping: Callable[[], bool] = lambda: False,
+    gate: Gate | None = None,
 ) -> Drained:
     """Claim, do, mark, until `task_cap` tasks are handled, `until` has come, or the mode has nothing to claim.
 
-    A failure fails its task and the worker goes on. An answer that came too late is counted as lost.
+    A `gate` may end it before a claim, when a budget is spent. A failure fails its task and the worker goes on. An
+    answer that came too late is counted as lost.
     """
     edge = clock.stamp(until)
     handled = lost = 0
-    task = _first(queue.claim(mode.name, worker=worker, timeout=mode.timeout, until=edge))
+    task = _first(queue.claim(mode.name, worker=worker, timeout=mode.timeout, until=edge, gate=gate))
     while task is not None:
         outcome = _attempt(do, task)
         handled += 1
@@ -83,13 +87,15 @@ def drain(
         with last_word:
             if isinstance(outcome, Done) and more:
                 kept, following = queue.finish_and_claim(
-                    task, outcome.result, outcome.evidence, timeout=mode.timeout, until=edge
+                    task, outcome.result, outcome.evidence, timeout=mode.timeout, until=edge, gate=gate
                 )
             else:
                 kept = settle(queue, task, outcome, mode=mode, limits=limits, fire=fire, only=handled == 1, edge=edge)
                 following = None
                 if more:
-                    following = _first(queue.claim(mode.name, worker=worker, timeout=mode.timeout, until=edge))
+                    following = _first(
+                        queue.claim(mode.name, worker=worker, timeout=mode.timeout, until=edge, gate=gate)
+                    )
         if not kept and not queue.was_cancelled(task):
             lost += 1
             if worker is not None:
@@ -97,6 +103,8 @@ def drain(
         task = following
     if stopping():
         return Drained(handled, lost, "stopped")
+    if gate is not None and gate.hit:
+        return Drained(handled, lost, gate.hit)
     if handled >= task_cap:
         return Drained(handled, lost, "task_cap")
     return Drained(handled, lost, "wall_clock" if clock.now() >= until else "empty")
@@ -197,6 +205,7 @@ def _sit(seat: Seat) -> str:
             limits=seat.limits,
             fire=seat.fire,
             stopping=lambda: signals.stopping,
+            gate=_gate(queue, seat),
         ).ending
     except BaseException as error:
         ending = f"broken: {error if isinstance(error, OrchError) else error_text(error)}"
@@ -208,6 +217,14 @@ def _sit(seat: Seat) -> str:
         # Whoever asked waits for the process, not for its seat.
         os._exit(0)
     return ending
+
+
+def _gate(queue: Queue, seat: Seat) -> Gate | None:
+    """What judges this worker's claims by the budgets; None where none is set, so that nobody else pays for it."""
+    if not seat.limits.budgeted:
+        return None
+    fire = None if seat.fire is None else queue.ledger.fire(seat.fire)
+    return Gate(queue, seat.limits, clock.zone(seat.zone), fire)
 
 
 def _leave(queue: Queue, seat: Seat, worker: int, ending: str) -> None:

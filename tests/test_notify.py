@@ -18,12 +18,12 @@ def note(queue: Queue, *sinks: str, quiet: bool = False, body: str = "## Fire 1:
     fire = queue.ledger.open_fire(processes.myself(), day="2026-11-30")
     with queue.transaction():
         queue.ledger.close_fire(fire, ending="passed", rollup="{}")
-        return queue.ledger.write_note(fire, title="t", body=body, quiet=quiet, sinks=list(sinks))
+        return queue.mail.write_note(fire, title="t", body=body, quiet=quiet, sinks=list(sinks))
 
 
 def everywhere(queue: Queue, folder: Path) -> list[Posted]:
     """Deliver to every sink that there is a note for."""
-    return deliver(queue, str(folder), sinks={delivery.sink for delivery, _ in queue.ledger.outbox()})
+    return deliver(queue, str(folder), sinks={delivery.sink for delivery, _ in queue.mail.outbox()})
 
 
 def test_a_note_reaches_every_sink_once(queue: Queue, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,7 +38,7 @@ def test_a_note_reaches_every_sink_once(queue: Queue, tmp_path: Path, capsys: py
 def test_a_quiet_note_is_stored_and_goes_nowhere(queue: Queue, tmp_path: Path) -> None:
     note(queue, "file:notes.md", quiet=True)
     assert everywhere(queue, tmp_path) == []
-    assert len(queue.ledger.notes()) == 1
+    assert len(queue.mail.notes()) == 1
 
 
 @pytest.mark.parametrize(
@@ -58,16 +58,16 @@ def test_a_sink_that_fails_keeps_the_note_for_the_next_try_and_holds_no_other_up
         failed = [posted for posted in everywhere(queue, tmp_path) if posted.error]
         assert [posted.sink for posted in failed] == [sink]
         assert told in (failed[0].error or "")
-        [(delivery, _)] = queue.ledger.outbox()
+        [(delivery, _)] = queue.mail.outbox()
         assert (delivery.tries, delivery.delivered_at) == (tries, None)
     assert (tmp_path / "notes.md").read_text().count("<!-- note") == 1
 
 
 def test_a_note_that_was_written_but_not_recorded_is_not_written_again(queue: Queue, tmp_path: Path) -> None:
     note(queue, "file:notes.md")
-    [(delivery, _)] = queue.ledger.outbox()
+    [(delivery, _)] = queue.mail.outbox()
     with freeze_time("2026-01-01"):
-        queue.ledger.try_delivery(delivery, held_for=0)
+        queue.mail.try_delivery(delivery, held_for=0)
     (tmp_path / "notes.md").write_text("<!-- note 1 -->\n## Fire 1: naïve ✓\n\n\n")
     assert [posted.error for posted in everywhere(queue, tmp_path)] == [None]
     assert (tmp_path / "notes.md").read_text().count("<!-- note 1 -->") == 1
@@ -75,8 +75,8 @@ def test_a_note_that_was_written_but_not_recorded_is_not_written_again(queue: Qu
 
 def test_a_note_that_somebody_is_delivering_is_left_to_them(queue: Queue, tmp_path: Path) -> None:
     note(queue, "file:notes.md")
-    [(delivery, _)] = queue.ledger.outbox()
-    assert queue.ledger.try_delivery(delivery, held_for=600) == 1
+    [(delivery, _)] = queue.mail.outbox()
+    assert queue.mail.try_delivery(delivery, held_for=600) == 1
     assert everywhere(queue, tmp_path) == []
     assert not (tmp_path / "notes.md").exists()
 
@@ -107,7 +107,7 @@ def test_a_note_that_fits_in_part_only_is_taken_back(
 def test_a_fire_has_one_note_and_the_database_refuses_another(queue: Queue) -> None:
     note(queue)
     with pytest.raises(Exception, match="UNIQUE"):
-        queue.ledger.write_note(1, title="t", body="b", quiet=False, sinks=[])
+        queue.mail.write_note(1, title="t", body="b", quiet=False, sinks=[])
 
 
 @pytest.mark.parametrize("sink", ["", "mail:me", "file:", "command: ", "stdin"])

@@ -13,6 +13,9 @@ from typing import Any, Protocol
 
 Row = tuple[Any, ...]
 
+# Seconds for which a lock of others is waited for.
+BUSY_TIMEOUT = 30.0
+
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "sql")
 
 

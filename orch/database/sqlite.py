@@ -15,13 +15,12 @@ from typing import Any
 import apsw
 
 from orch import clock
-from orch.database import Row, migrations, statement
+from orch.database import BUSY_TIMEOUT, Row, migrations, statement
 from orch.errors import Busy, Conflict, NotFound, OrchError, SchemaError, StorageError
 
 # "orch" in ASCII, so that the file can be told from any other SQLite file.
 APPLICATION_ID = 0x6F726368
 
-BUSY_TIMEOUT = 30.0
 _WAL_PAGES = 4000
 # How many forks lie between the first process and this one: looked at by every statement, unlike the pid at no cost.
 _generation = 0

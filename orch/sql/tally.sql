@@ -4,7 +4,9 @@ select attempt.mode, count(*),
     count(*) filter (where outcome = 'failed' and coalesce(reason, '') <> 'cancelled'),
     count(*) filter (where outcome = 'retry-pending'),
     count(*) filter (where outcome = 'crashed'),
-    count(*) filter (where outcome = 'incoming')
+    count(*) filter (where outcome = 'incoming'),
+    coalesce(sum(tokens), 0), coalesce(sum(cost_usd), 0.0),
+    count(*) filter (where tokens is not null or cost_usd is not null)
 from attempt
 where event > :first_event and fire = :fire
 group by attempt.mode

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orch import clock, jsontext, processes
 from orch.errors import UsageError
 from orch.limits import Limits
 from orch.modes import RUN, Mode
-from orch.outcomes import Cut, Done, Evidence, Failed, Later, Outcome
+from orch.outcomes import Cut, Done, Evidence, Failed, Later, Outcome, metrics_in
 from orch.records import Task
 from orch.work import command, function, output
 
@@ -54,7 +54,8 @@ def _function_labour(mode: Mode, bench: Bench) -> Labour:
         said = _flushed(spool)
         if not said:
             return outcome
-        return _with(outcome, Evidence(output=_kept(bench, task, {"out": said})))
+        kept = _kept(bench, task, {"out": said})
+        return replace(outcome, evidence=replace(outcome.evidence, output=kept))
 
     return do
 
@@ -98,13 +99,16 @@ def _run_command(mode: Mode, bench: Bench, inherited: dict[str, str], task: Task
         )
     except (command.CannotRun, UsageError) as error:
         return Failed(str(error))
-    evidence = Evidence(ran.exit_code, _kept(bench, task, {"out": ran.out.content(), "err": ran.err.content()}))
+    result = _result(ran.out)
+    kept = _kept(bench, task, {"out": ran.out.content(), "err": ran.err.content()})
+    # Whatever it came to: what was spent on a failure is spent.
+    evidence = Evidence(ran.exit_code, kept, metrics_in(result))
     if ran.cut:
         still = f"; still running: {', '.join(ran.left)}" if ran.left else ""
         return Cut(ran.cut, f"ended for its {ran.cut}{still}", evidence)
     match ran.exit_code:
         case 0:
-            return Done(_result(ran.out), evidence)
+            return Done(result, evidence)
         case command.NOT_NOW:
             return Later(_last_line(ran) or "not now", evidence=evidence)
     return Failed(f"{command.describe_exit(ran.exit_code)}: {_last_line(ran)}".removesuffix(": "), evidence)
@@ -149,15 +153,3 @@ def _last_line(ran: command.Ran) -> str:
         if lines:
             return lines[-1].strip()[:500]
     return ""
-
-
-def _with(outcome: Outcome, evidence: Evidence) -> Outcome:
-    match outcome:
-        case Done(result):
-            return Done(result, evidence)
-        case Failed(error):
-            return Failed(error, evidence)
-        case Later(why, retry_after):
-            return Later(why, retry_after, evidence)
-        case Cut(why, error):
-            return Cut(why, error, evidence)

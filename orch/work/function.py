@@ -9,7 +9,7 @@ from typing import Any
 
 from orch import jsontext
 from orch.errors import OrchError, UsageError
-from orch.outcomes import Done, Failed, Later, NotNow, Outcome, error_text
+from orch.outcomes import Done, Evidence, Failed, Later, NotNow, Outcome, error_text, metrics_of
 from orch.records import Task
 
 
@@ -17,7 +17,7 @@ class Stop(BaseException):
     """Raised in the middle of a function by the worker's signal handler."""
 
 
-def load(name: str, folder: str) -> Callable[[Task], Any]:
+def load(name: str, folder: str) -> Callable[[Any], Any]:
     """The function of ``"module:function"``, looked for in `folder` first; `OrchError` says what is missing."""
     module_name, colon, function_name = name.partition(":")
     if not (module_name and colon and function_name):
@@ -33,7 +33,7 @@ def load(name: str, folder: str) -> Callable[[Task], Any]:
         raise OrchError(f"cannot load {name!r} from {folder}: {error_text(error)}") from error
     if not callable(found):
         raise OrchError(f"{name!r} is a {type(found).__name__}, not a function")
-    function: Callable[[Task], Any] = found
+    function: Callable[[Any], Any] = found
     return function
 
 
@@ -41,19 +41,25 @@ def call(function: Callable[[Task], Any], task: Task) -> Outcome:
     """Do the task: whatever the function does, it comes to an outcome.
 
     A return value is the result. `SystemExit` and `KeyboardInterrupt` raised inside are failures like any other
-    exception, an exit with status 0 included: a task succeeds by returning.
+    exception, an exit with status 0 included: a task succeeds by returning. An exception may carry ``metrics``, as a
+    result does.
     """
     try:
         value = function(task)
     except NotNow as later:
-        return Later(later.why, later.retry_after)
+        return Later(later.why, later.retry_after, _price(later))
     except Stop:
         raise
     except BaseException as error:
-        return Failed(error_text(error))
+        return Failed(error_text(error), _price(error))
     try:
         return Done(None if value is None else jsontext.dump(value, "result"))
     except UsageError as error:
         return Failed(str(error))
     except Exception as error:
         return Failed(f"result is not JSON: {error_text(error)}")
+
+
+def _price(error: BaseException) -> Evidence:
+    """What a failed attempt says that it cost."""
+    return Evidence(metrics=metrics_of({"metrics": getattr(error, "metrics", None)}))

@@ -1,0 +1,2 @@
+-- read: a number that changes when another connection has written
+pragma data_version

@@ -1,0 +1,2 @@
+-- read: the number of the newest event
+select coalesce(max(id), 0) from event
