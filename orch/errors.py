@@ -32,10 +32,14 @@ class Held(OrchError):
 
 
 class Refused(OrchError):
-    """A cap, a pause or a budget refused to start anything."""
+    """A cap, a pause or a budget refused to start anything; ``cap`` is its name."""
 
     exit_code = 5
     kind = "refused"
+
+    def __init__(self, message: str, *, cap: str) -> None:
+        super().__init__(message)
+        self.cap = cap
 
 
 class Alarm(OrchError):

@@ -14,18 +14,20 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from types import FrameType
 
-from orch import clock, notify, pool, processes, rollup as rollups
+from orch import budget, clock, notify, pool, processes, rollup as rollups, schedule
 from orch.barrier import SLACK, Barrier, Gathered, Progress
-from orch.errors import Held, OrchError, Refused, Stopped
+from orch.deciders import Callback, decide
+from orch.errors import Held, OrchError, Refused, Stopped, UsageError
 from orch.hygiene import Swept, recover, sweep
 from orch.limits import Limits
 from orch.notify import Posted
-from orch.plan import Plan, Snapshot, by_backlog
+from orch.plan import Plan, capped
 from orch.project import Project
 from orch.queue import Queue
-from orch.records import Fire, Note
+from orch.records import Fire, Note, Refusal
 from orch.rollup import Rollup
-from orch.seating import planned, seats_of, snapshot
+from orch.seating import seats_of, snapshot
+from orch.vigil import unwatched
 from orch.worker import sit
 
 
@@ -44,20 +46,23 @@ def fire(
     project: Project,
     *,
     slot: str | None = None,
-    decide: Callable[[Snapshot], Plan] = by_backlog,
+    decide: Callback | None = None,
     report: Callable[[Progress], None] = lambda _: None,
 ) -> Fired:
     """Run one fire of a project. `report` is told of the progress, a few times a second.
 
-    `Held` when another fire runs, `Refused` by the daily cap or when everything is paused; nothing was started then.
-    `Stopped` when a signal ended it: what ran is given back, and the note is written all the same.
+    A `slot` (see `due_slot`) is taken by the first fire that asks for it. `decide` is given a `Snapshot` and returns a
+    `Wish`, or the same as a mapping; without one the project's own decider is asked, or the built-in rule.
+
+    `Held` when another fire runs or has the slot, `Refused` by the daily caps or when everything is paused; nothing was
+    started then. `Stopped` when a signal ended it: what ran is given back, and the note is written all the same.
     """
     opened = open_fire(queue, project, slot)
     swept, plan, gathered = Swept(), Plan(), Gathered()
     with _Signals() as signals:
         try:
             swept = _hygiene(queue, project, opened, report)
-            plan = _decide(queue, project, opened, decide, report)
+            plan = _decide(queue, project, opened, decide, report, signals)
             gathered = _drain(queue, project, opened, plan, report, signals)
             report(Progress("rollup"))
             queue.ledger.stamp(opened.id, "rollup")
@@ -83,25 +88,32 @@ def open_fire(queue: Queue, project: Project, slot: str | None = None) -> Fire:
     A fire that died is closed first, with its own note.
     """
     now = clock.now()
-    zone = clock.zone(project.zone)
     # Apart: a refusal takes nothing of it back.
     close_dead_fires(queue, project)
-    with queue.transaction(durable=True):
-        for running in queue.ledger.fires_open():
-            raise Held(_told_of(running, project.limits))
-        if any(pause.mode == "*" for pause in queue.pauses()):
-            raise Refused("everything is paused: 'orch resume --all' ends that")
-        day = clock.day(now, zone)
-        cap = project.limits.daily_fires
-        if queue.ledger.fires_on(day) >= cap:
-            reset = clock.next_midnight(now, zone)
-            raise Refused(
-                f"the cap of {cap} fires a day is reached for {day}; it resets at {reset.isoformat(timespec='minutes')}"
-            )
-        id = queue.ledger.open_fire(processes.myself(), day=day, slot=slot)
-        opened = queue.ledger.fire(id)
+    try:
+        with queue.transaction(durable=True):
+            _check_held(queue, project, slot)
+            _check_caps(queue, project, now)
+            day = clock.day(now, clock.zone(project.zone))
+            id = queue.ledger.open_fire(processes.myself(), day=day, slot=slot)
+            opened = queue.ledger.fire(id)
+    except Refused as refused:
+        # So that a watchdog can tell a fire that was kept from happening by its own rules from one that did not happen.
+        queue.ledger.refuse(Refusal(clock.stamp(now), slot, refused.cap, str(refused)))
+        raise
     assert opened is not None
     return opened
+
+
+def due_slot(project: Project) -> str:
+    """The slot of a scheduled fire: the last due time of the schedule, as a stamp.
+
+    `UsageError` when the project has no schedule. After a gap there is one slot to catch up with, however many were
+    missed.
+    """
+    if project.schedule.fire is None:
+        raise UsageError("no schedule says when a fire is due: set 'fire' in [schedule] of orch.toml")
+    return clock.stamp(schedule.last_due(project.schedule.fire, clock.zone(project.zone), clock.now()))
 
 
 def close_dead_fires(queue: Queue, project: Project) -> list[int]:
@@ -154,13 +166,23 @@ def _decide(
     queue: Queue,
     project: Project,
     opened: Fire,
-    decide: Callable[[Snapshot], Plan],
+    callback: Callback | None,
     report: Callable[[Progress], None],
+    signals: _Signals,
 ) -> Plan:
+    """Ask who decides. A text counts as read once the plan of the decider that was given it is stored."""
     report(Progress("decide"))
     queue.ledger.stamp(opened.id, "decide")
-    plan = decide(snapshot(queue, project))
-    queue.ledger.store_plan(opened.id, json.dumps(asdict(plan)))
+    plan = decide(
+        snapshot(queue, project),
+        project,
+        fire=opened.id,
+        callback=callback,
+        stopping=lambda: signals.caught is not None,
+    )
+    with queue.transaction(durable=bool(plan.read)):
+        queue.ledger.store_plan(opened.id, json.dumps(asdict(plan)))
+        queue.mail.mark_read(plan.read, fire=opened.id)
     return plan
 
 
@@ -178,8 +200,6 @@ def _drain(
         return Gathered(stopped=signals.caught is not None)
     report(Progress("fan_out"))
     queue.ledger.stamp(opened.id, "fan_out")
-    # Before anybody claims.
-    expected = planned(queue, seats)
     crew = pool.Crew(sit, len(seats), start_method=project.start_method)
     try:
         last = max(clock.moment(seat.until) for seat in seats)
@@ -187,7 +207,7 @@ def _drain(
         barrier = Barrier(queue, opened, project, crew, until)
         barrier.seat(seats)
         queue.ledger.stamp(opened.id, "barrier")
-        return barrier.wait(expected, report, stopping=lambda: signals.caught is not None)
+        return barrier.wait(plan.planned, report, stopping=lambda: signals.caught is not None)
     finally:
         crew.disband()
 
@@ -214,19 +234,45 @@ def _close(
             plan=plan,
             gathered=gathered,
             error=error,
+            unwatched=unwatched(queue, project),
+            limits=capped(project.limits, plan),
         )
         if queue.ledger.close_fire(opened.id, ending=ending, rollup=rollup.as_json()):
-            queue.ledger.write_note(
+            queue.mail.write_note(
                 opened.id,
                 title=rollups.title(rollup),
                 body=rollups.body(rollup),
                 quiet=rollup.quiet,
                 sinks=list(project.sinks),
             )
-        closed, note = queue.ledger.fire(opened.id), queue.ledger.note_of(opened.id)
+        closed, note = queue.ledger.fire(opened.id), queue.mail.note_of(opened.id)
     assert closed is not None
     assert note is not None
     return Fired(closed, rollup, note)
+
+
+def _check_held(queue: Queue, project: Project, slot: str | None) -> None:
+    """`Held` when another fire runs, or has the slot."""
+    for running in queue.ledger.fires_open():
+        raise Held(_told_of(running, project.limits))
+    taken = None if slot is None else queue.ledger.slot_taken(slot)
+    if taken is not None:
+        raise Held(f"the slot {slot} is taken: it was fire {taken[0]}, begun at {taken[1]}")
+
+
+def _check_caps(queue: Queue, project: Project, now: datetime.datetime) -> None:
+    """`Refused` when everything is paused, the day has had its fires, or a budget of the day is spent."""
+    if any(pause.mode == "*" for pause in queue.pauses()):
+        raise Refused("everything is paused: 'orch resume --all' ends that", cap="paused")
+    zone = clock.zone(project.zone)
+    day, cap = clock.day(now, zone), project.limits.daily_fires
+    resets = f"it resets at {clock.next_midnight(now, zone).isoformat(timespec='minutes')}"
+    if queue.ledger.fires_on(day) >= cap:
+        raise Refused(f"the cap of {cap} fires a day is reached for {day}; {resets}", cap="daily_fires")
+    if project.limits.budgeted:
+        spent = budget.exhausted(project.limits, budget.today(queue, project.limits, zone, now), None)
+        if spent is not None:
+            raise Refused(f"the budget {spent[0]} is used up: {spent[1]}; {resets}", cap=spent[0])
 
 
 def _is_gone(opened: Fire, limits: Limits) -> bool:
@@ -259,7 +305,7 @@ def _ending(gathered: Gathered, plan: Plan) -> str:
 
 
 def _stored_plan(opened: Fire) -> Plan:
-    return Plan(**json.loads(opened.plan)) if opened.plan else Plan()
+    return Plan.read_back(json.loads(opened.plan)) if opened.plan else Plan()
 
 
 class _Signals:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from orch.barrier import Gathered
+from orch.budget import dollars
 from orch.hygiene import Swept
 from orch.legible import count, shown
-from orch.plan import Plan
+from orch.limits import BUDGETS, Limits
+from orch.plan import BUILT_IN, Plan
 from orch.queue import Queue
 from orch.records import Backlog, FailureGroup, Fire, Tally
 from orch.states import State
@@ -24,7 +27,11 @@ _PARTICULAR = re.compile(r"0x[0-9a-fA-F]+|(?:[\w.-]*/)+[\w.-]*|\b[\w-]+\.\w{1,5}
 
 @dataclass(slots=True)
 class Rollup:
-    """One fire in figures. ``cuts`` are pairs of a cap's name and what it cut; ``unknown`` counts tasks by mode."""
+    """One fire in figures. ``cuts`` are pairs of a cap's name and what it cut; ``unknown`` counts tasks by mode.
+
+    ``inbox`` holds the texts that still wait for a decider, ``unwatched`` says since when no watchdog has looked, and
+    ``budgeted`` whether prices are counted against a cap.
+    """
 
     fire: int
     ending: str
@@ -45,6 +52,9 @@ class Rollup:
     lost: int = 0
     seats: int = 0
     error: str | None = None
+    inbox: list[str] = field(default_factory=list)
+    unwatched: str | None = None
+    budgeted: bool = False
 
     @property
     def drained(self) -> int:
@@ -70,7 +80,17 @@ class Rollup:
             or self.missing
             or self.left
             or self.error
+            or self.plan.problem
+            or self.inbox
         )
+
+    @property
+    def tokens(self) -> int:
+        return sum(tally.tokens for tally in self.tallies)
+
+    @property
+    def cost_usd(self) -> float:
+        return math.fsum(tally.cost_usd for tally in self.tallies)
 
     def as_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), ensure_ascii=True)
@@ -83,7 +103,7 @@ def read_back(text: str) -> Rollup:
     raw["failures"] = [FailureGroup(**group) for group in raw["failures"]]
     raw["waiting"] = [Backlog(**backlog) for backlog in raw["waiting"]]
     raw["swept"] = Swept(**raw["swept"])
-    raw["plan"] = Plan(**raw["plan"])
+    raw["plan"] = Plan.read_back(raw["plan"])
     for name in ("spent", "cuts", "stuck"):
         raw[name] = [tuple(item) for item in raw[name]]
     return Rollup(**raw)
@@ -99,6 +119,8 @@ def collect(
     plan: Plan | None = None,
     gathered: Gathered | None = None,
     error: str | None = None,
+    unwatched: str | None = None,
+    limits: Limits | None = None,
 ) -> Rollup:
     """Count a fire's attempts and look at what waits; `known` names the modes that this project has (None: any)."""
     plan = plan or Plan()
@@ -125,12 +147,17 @@ def collect(
         lost=sum(worker.lost for worker in crew),
         seats=len(crew),
         error=error,
+        inbox=[told.text for told in queue.mail.unread()],
+        unwatched=unwatched,
+        budgeted=limits is not None and limits.budgeted,
     )
     if known is not None:
         rollup.unknown = {
             backlog.mode: backlog.ready for backlog in waiting if backlog.ready and backlog.mode not in known
         }
-    rollup.cuts = [*plan.cuts, *_worker_cuts(gathered, rollup)]
+    # That there are no more tasks is part of the plan's story, not a cap that somebody has to know of.
+    cuts = [cut for cut in plan.cuts if cut[0] != "backlog"]
+    rollup.cuts = [*cuts, *_worker_cuts(gathered, rollup)]
     return rollup
 
 
@@ -139,9 +166,13 @@ def _worker_cuts(gathered: Gathered, rollup: Rollup) -> list[tuple[str, str]]:
     cuts = []
     ready = sum(backlog.ready for backlog in rollup.waiting if backlog.mode in rollup.plan.granted)
     if gathered.cut.get("task_cap") and ready:
-        cuts.append(("task_cap", f"ended {gathered.cut['task_cap']} workers; {_tasks(ready)} left for the next fire"))
+        ended = count(gathered.cut["task_cap"], "worker")
+        cuts.append(("task_cap", f"ended {ended}; {_tasks(ready)} left for the next fire"))
     if gathered.cut.get("wall_clock"):
         cuts.append(("wall_clock", f"ended {count(gathered.cut['wall_clock'], 'worker')}"))
+    for cap in (*BUDGETS, "unknown_cost"):
+        if gathered.cut.get(cap):
+            cuts.append((cap, f"ended {count(gathered.cut[cap], 'worker')}; {_tasks(ready)} left for a later fire"))
     if gathered.unstarted:
         cuts.append(("wall_clock", f"{count(gathered.unstarted, 'seat')} never began"))
     return cuts
@@ -191,8 +222,13 @@ def needs_a_person(rollup: Rollup) -> str | None:
     for mode, number in rollup.unknown.items():
         return f"mode {mode}, which orch.toml does not name, has {_tasks(number)} waiting"
     for task, name, _, state in rollup.stuck:
-        return f"task {task} waits for {name}, which {'failed' if state else 'does not exist'}"
+        return told_of_stuck(task, name, state)
     return None
+
+
+def told_of_stuck(task: int, name: str, state: str | None) -> str:
+    """That a task waits in vain."""
+    return f"task {task} waits for {name}, which {'failed' if state else 'does not exist'}"
 
 
 def body(rollup: Rollup) -> str:
@@ -201,7 +237,16 @@ def body(rollup: Rollup) -> str:
     person = needs_a_person(rollup)
     if person:
         lines += [f"**Needs a person:** {_line(person)}", ""]
-    sections = [_failed(rollup), _drained(rollup), _cut(rollup), _recovered(rollup), _waiting(rollup)]
+    sections = [
+        _failed(rollup),
+        _drained(rollup),
+        _cut(rollup),
+        _spent(rollup),
+        _decided(rollup),
+        _recovered(rollup),
+        _waiting(rollup),
+        _watched(rollup),
+    ]
     for section in sections:
         if section:
             lines += [*section, ""]
@@ -242,6 +287,34 @@ def _cut(rollup: Rollup) -> list[str]:
     return ["Cut by a cap:", *lines] if lines else []
 
 
+def _spent(rollup: Rollup) -> list[str]:
+    if not (rollup.budgeted or any(tally.priced for tally in rollup.tallies)):
+        return []
+    lines = []
+    for tally in rollup.tallies:
+        unknown = tally.ended - tally.priced
+        silent = f"; {count(unknown, 'attempt')} did not say" if unknown > 0 else ""
+        lines.append(f"- {tally.mode}: {priced(tally.cost_usd, tally.tokens)}{silent}")
+    if len(lines) > 1:
+        lines.append(f"- in all: {priced(rollup.cost_usd, rollup.tokens)}")
+    return ["Spent:", *lines] if lines else []
+
+
+def _decided(rollup: Rollup) -> list[str]:
+    plan = rollup.plan
+    lines = []
+    if plan.problem:
+        lines.append(f"- {_line(plan.problem)}; {plan.decider} decided instead")
+    if plan.reasoning:
+        lines.append(f"- {plan.decider}: {_line(plan.reasoning)}")
+    if plan.caps:
+        lines.append(f"- lower caps: {', '.join(f'{name} {value:g}' for name, value in plan.caps.items())}")
+    if plan.problem or plan.decider != BUILT_IN:
+        lines += [f"- {mode}: {plan.granted.get(mode, 0)} of {asked} seats" for mode, asked in plan.asked.items()]
+    lines += [f"- nobody has read yet: {_line(text)}" for text in rollup.inbox]
+    return ["Decided:", *lines] if lines else []
+
+
 def _recovered(rollup: Rollup) -> list[str]:
     swept = rollup.swept
     told = [
@@ -279,6 +352,15 @@ def _waiting(rollup: Rollup) -> list[str]:
         what = f"task {id}, which {state}" if id else "which does not exist"
         lines.append(f"- task {task} waits for {_line(name)}: {what}")
     return ["Still waiting:", *lines] if lines else []
+
+
+def _watched(rollup: Rollup) -> list[str]:
+    return ["Watchdog:", f"- {_line(rollup.unwatched)}"] if rollup.unwatched else []
+
+
+def priced(cost_usd: float, tokens: int) -> str:
+    """A price in words."""
+    return f"{dollars(cost_usd)}, {tokens:,} tokens"
 
 
 def _worded(*counts: tuple[int, str]) -> list[str]:

@@ -2,43 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from orch import clock, rollup as rollups
+from orch import budget, clock, rollup as rollups
+from orch.deciders import Callback, decide
 from orch.hygiene import look
-from orch.plan import Plan, Snapshot, by_backlog
+from orch.plan import Caps, Demand, Measured, Plan, Question, Report, Snapshot, Spend, capped
 from orch.project import Project
 from orch.queue import Queue
+from orch.records import Backlog, Fire, Tally
+from orch.rollup import Rollup
 from orch.worker import Seat
 
-# Fires whose measured durations the decision looks at.
-_MEASURED_FIRES = 5
+# The last fires that did anything are what the decision looks at, out of so many.
+_TELLING_FIRES = 5
+_FIRES = 20
+_NOTES = 3
 
 
 @dataclass(slots=True)
 class Rehearsal:
-    """What a fire would do now: what its hygiene would find, and its plan."""
+    """What a fire would do now: what its hygiene would find, what its decider would see, and its plan."""
 
     missing: int
     overdue: int
     stale: int
     crashed: int
     due: int
+    snapshot: Snapshot
     plan: Plan
     seats: list[Seat]
 
 
-def rehearse(queue: Queue, project: Project, *, decide: Callable[[Snapshot], Plan] = by_backlog) -> Rehearsal:
-    """Look and decide as a fire would; nothing is written and nothing is started."""
+def rehearse(queue: Queue, project: Project, *, callback: Callback | None = None) -> Rehearsal:
+    """Look and decide as a fire would; nothing is written and no worker is started."""
     findings = look(queue, project)
-    plan = decide(snapshot(queue, project))
+    seen = snapshot(queue, project)
+    plan = decide(seen, project, callback=callback)
     return Rehearsal(
         missing=len(findings.missing),
         overdue=len(findings.overdue),
         stale=len(findings.stale),
         crashed=len(findings.crashed),
         due=sum(queue.due()),
+        snapshot=seen,
         plan=plan,
         seats=seats_of(plan, project, fire=0),
     )
@@ -46,56 +53,133 @@ def rehearse(queue: Queue, project: Project, *, decide: Callable[[Snapshot], Pla
 
 def snapshot(queue: Queue, project: Project) -> Snapshot:
     """The state of the queue as a decider sees it."""
+    now, zone, limits = clock.now(), clock.zone(project.zone), project.limits
+    day = clock.day(now, zone)
+    past = _past(queue)
+    bill = budget.today(queue, limits, zone, now)
     return Snapshot(
-        backlog=queue.backlog(),
-        modes=project.modes,
-        paused=frozenset(pause.mode for pause in queue.pauses()),
-        seconds=_measured(queue),
-        limits=project.limits,
+        at=clock.stamp(now),
+        zone=project.zone,
+        day=day,
+        fires_today=queue.ledger.fires_on(day),
+        daily_fires=limits.daily_fires,
+        caps=Caps(
+            max_pool=limits.max_pool,
+            task_cap=limits.task_cap,
+            wall_clock_minutes=limits.wall_clock_minutes,
+            fire_cost_usd=limits.fire_cost_usd,
+            fire_tokens=limits.fire_tokens,
+        ),
+        modes=_demands(queue, project, [rollup for _, rollup in past], clock.stamp(now)),
+        spend=Spend(
+            tokens=bill.tokens,
+            cost_usd=bill.cost_usd,
+            daily_tokens=limits.daily_tokens,
+            daily_cost_usd=limits.daily_cost_usd,
+            fire_tokens=limits.fire_tokens,
+            fire_cost_usd=limits.fire_cost_usd,
+        ),
+        questions=_questions(queue, past),
+        inbox=queue.mail.unread(),
+        notes=[Report(note.fire, note.created_at, note.body) for note in queue.mail.notes(_NOTES)],
     )
 
 
 def seats_of(plan: Plan, project: Project, *, fire: int) -> list[Seat]:
-    """One seat for each worker that was granted, the caps of its mode before those of the fire."""
+    """One seat a worker that was granted; the caps of a mode beat the fire's, and lower ones of the plan beat both."""
     seats: list[Seat] = []
     now = clock.now()
+    limits = capped(project.limits, plan)
     for name, count in plan.granted.items():
         mode = project.modes[name]
-        minutes = mode.wall_clock_minutes or project.limits.wall_clock_minutes
-        for _ in range(count):
-            seats.append(
-                Seat(
-                    number=len(seats) + 1,
-                    mode=mode,
-                    task_cap=mode.task_cap or project.limits.task_cap,
-                    until=clock.stamp(clock.after(now, minutes * 60)),
-                    fire=fire,
-                    database=project.database,
-                    durability=project.durability,
-                    project=project.folder,
-                    state=project.state,
-                    limits=project.limits,
-                )
+        minutes = mode.wall_clock_minutes or limits.wall_clock_minutes
+        minutes = min(minutes, plan.caps.get("wall_clock_minutes", minutes))
+        task_cap = mode.task_cap or limits.task_cap
+        seat = Seat(
+            number=0,
+            mode=mode,
+            task_cap=int(min(task_cap, plan.caps.get("task_cap", task_cap))),
+            until=clock.stamp(clock.after(now, minutes * 60)),
+            fire=fire,
+            database=project.database,
+            durability=project.durability,
+            project=project.folder,
+            state=project.state,
+            limits=limits,
+            zone=project.zone,
+        )
+        seats += [replace(seat, number=len(seats) + number) for number in range(1, count + 1)]
+    return seats[: limits.max_pool]
+
+
+def _demands(queue: Queue, project: Project, past: list[Rollup], now: str) -> list[Demand]:
+    """Every mode that has tasks or that the project can work on."""
+    backlogs = {backlog.mode: backlog for backlog in queue.backlog()}
+    pauses = {pause.mode: pause for pause in queue.pauses()}
+    measured = _measured(past)
+    demands = []
+    for name in sorted({*backlogs, *project.modes}):
+        mode, backlog = project.modes.get(name), backlogs.get(name, Backlog(name))
+        pause = pauses.get(name) or pauses.get("*")
+        demands.append(
+            Demand(
+                mode=name,
+                ready=backlog.ready,
+                delayed=backlog.delayed,
+                retrying=backlog.retrying,
+                blocked=backlog.blocked,
+                running=backlog.running,
+                crashed=backlog.crashed,
+                oldest_at=backlog.oldest_at,
+                oldest_seconds=clock.seconds_between(backlog.oldest_at, now) if backlog.oldest_at else None,
+                top_priority=backlog.top_priority,
+                known=mode is not None,
+                paused=pause is not None,
+                pause_reason=pause.reason if pause else None,
+                task_cap=mode.task_cap if mode else None,
+                max_seats=mode.max_seats if mode else None,
+                timeout=mode.timeout if mode else None,
+                wall_clock_minutes=mode.wall_clock_minutes if mode else None,
+                measured=measured.get(name),
             )
-    return seats[: project.limits.max_pool]
+        )
+    return demands
 
 
-def _measured(queue: Queue) -> dict[str, float]:
-    """Seconds a task by mode, as the last fires measured them."""
-    seconds: dict[str, float] = {}
-    ended: dict[str, int] = {}
-    for past in queue.ledger.fires(_MEASURED_FIRES):
-        if past.rollup is None:
-            continue
-        for tally in rollups.read_back(past.rollup).tallies:
-            seconds[tally.mode] = seconds.get(tally.mode, 0.0) + tally.seconds
-            ended[tally.mode] = ended.get(tally.mode, 0) + tally.done + tally.failed
-    return {mode: seconds[mode] / count for mode, count in ended.items() if count}
+def _past(queue: Queue) -> list[tuple[Fire, Rollup]]:
+    """The last fires that did anything, the newest first."""
+    read = [(fire, rollups.read_back(fire.rollup)) for fire in queue.ledger.fires(_FIRES) if fire.rollup]
+    return [(fire, rollup) for fire, rollup in read if not rollup.quiet][:_TELLING_FIRES]
 
 
-def planned(queue: Queue, seats: Sequence[Seat]) -> int:
-    """How many tasks the seats can drain at the most."""
-    caps: dict[str, int] = {}
-    for seat in seats:
-        caps[seat.mode.name] = caps.get(seat.mode.name, 0) + seat.task_cap
-    return sum(min(caps.get(backlog.mode, 0), backlog.ready) for backlog in queue.backlog())
+def _measured(past: list[Rollup]) -> dict[str, Measured]:
+    """What the last fires measured, by mode."""
+    sums: dict[str, Tally] = {}
+    for rollup in past:
+        for tally in rollup.tallies:
+            total = sums.setdefault(tally.mode, Tally(tally.mode))
+            for name in ("done", "failed", "retried", "crashed", "seconds", "tokens", "cost_usd", "priced"):
+                setattr(total, name, getattr(total, name) + getattr(tally, name))
+    return {
+        mode: Measured(
+            attempts=total.ended,
+            seconds=total.seconds / total.ended,
+            failure_rate=1 - total.done / total.ended,
+            tokens=total.tokens / total.priced if total.priced else None,
+            cost_usd=total.cost_usd / total.priced if total.priced else None,
+        )
+        for mode, total in sums.items()
+        if total.ended
+    }
+
+
+def _questions(queue: Queue, past: list[tuple[Fire, Rollup]]) -> list[Question]:
+    """What waits for a person: said by the last fires, each thing once, and what waits in vain."""
+    asked: dict[str, int | None] = {}
+    for fire, rollup in past:
+        person = rollups.needs_a_person(rollup)
+        if person:
+            asked.setdefault(person, fire.id)
+    for task, name, _, state in queue.stuck():
+        asked.setdefault(rollups.told_of_stuck(task, name, state), None)
+    return [Question(text, fire) for text, fire in asked.items()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from dataclasses import replace
 
 import pytest
 from freezegun import freeze_time
@@ -12,9 +13,7 @@ from hypothesis import given, strategies as st
 from orch import backoff, clock, crontab, jsontext
 from orch.errors import UsageError
 from orch.limits import Limits, Retries
-from orch.modes import Mode
-from orch.plan import Snapshot, by_backlog
-from orch.records import Backlog
+from orch.plan import Caps, Demand, Measured, Snapshot, Wish, by_backlog, capped, grant
 
 
 def test_the_backoff_grows_up_to_its_ceiling() -> None:
@@ -118,11 +117,18 @@ def test_values_of_other_types_are_not_the_same() -> None:
 
 
 def snapshot(limits: Limits | None = None, seconds: dict[str, float] | None = None, **ready: int) -> Snapshot:
-    backlog = [
-        Backlog(mode, ready=count, oldest_at=f"2026-01-0{i}") for i, (mode, count) in enumerate(ready.items(), 1)
+    limits = limits or Limits()
+    demands = [
+        Demand(
+            mode,
+            ready=count,
+            oldest_at=f"2026-01-0{i}",
+            max_seats=2 if mode == "narrow" else None,
+            measured=Measured(1, seconds[mode], 0) if seconds and mode in seconds else None,
+        )
+        for i, (mode, count) in enumerate(ready.items(), 1)
     ]
-    modes = {mode: Mode(mode, function="x:y", max_seats=2 if mode == "narrow" else None) for mode in ready}
-    return Snapshot(backlog, modes, frozenset(), seconds or {}, limits or Limits())
+    return Snapshot(modes=demands, caps=Caps(max_pool=limits.max_pool, task_cap=limits.task_cap))
 
 
 def test_a_mode_gets_no_more_seats_than_it_has_tasks() -> None:
@@ -149,18 +155,17 @@ def test_every_mode_with_work_gets_a_seat_while_seats_last_and_the_rest_follow_t
 
 def test_when_seats_are_short_the_oldest_and_most_urgent_modes_come_first() -> None:
     snapped = snapshot(Limits(max_pool=2), a=5, b=5, c=5)
-    snapped.backlog[2].top_priority = 7
-    plan = by_backlog(snapped)
+    modes = [*snapped.modes[:2], replace(snapped.modes[2], top_priority=7)]
+    plan = by_backlog(replace(snapped, modes=modes))
     assert plan.granted == {"c": 1, "a": 1}
     assert plan.cuts == [("max_pool", "2 of 15 seats; no seat for b")]
 
 
-def test_paused_and_unknown_modes_get_no_seat() -> None:
-    known = snapshot(a=5, b=5)
-    del known.modes["b"]  # type: ignore[attr-defined]
-    assert by_backlog(known).granted == {"a": 5}
-    paused = Snapshot(known.backlog, known.modes, frozenset({"*"}), {}, Limits())
-    assert by_backlog(paused).granted == {}
+@pytest.mark.parametrize("state", [{"paused": True}, {"known": False}])
+def test_paused_and_unknown_modes_get_no_seat(state: dict[str, bool]) -> None:
+    both = snapshot(a=5, b=5)
+    seen = replace(both, modes=[both.modes[0], replace(both.modes[1], **state)])
+    assert by_backlog(seen).granted == {"a": 5}
 
 
 @given(
@@ -176,6 +181,51 @@ def test_whatever_the_backlog_the_seats_keep_every_bound(
     assert sum(plan.granted.values()) <= pool
     assert all(0 < seats <= ready[mode] for mode, seats in plan.granted.items())
     assert len(plan.granted) == min(len(waiting), pool)
+
+
+# What the caps leave of a wish
+
+
+def test_seats_are_granted_in_the_order_of_the_wish_until_the_pool_is_full() -> None:
+    plan = grant(Wish({"b": 8, "a": 8}), snapshot(a=50, b=50), decider="me")
+    assert plan.asked == {"b": 8, "a": 8}
+    assert plan.granted == {"b": 8, "a": 4}
+    assert plan.cuts == [("max_pool", "12 of 16 seats")]
+    assert plan.planned == 50 + 50
+
+
+def test_what_cuts_a_wish_is_named_mode_by_mode() -> None:
+    seen = snapshot(narrow=10, idle=1, quiet=9)
+    seen = replace(seen, modes=[*seen.modes[:2], replace(seen.modes[2], paused=True)])
+    plan = grant(Wish({"narrow": 5, "idle": 3, "quiet": 2}), seen, decider="me")
+    assert plan.granted == {"narrow": 2, "idle": 1}
+    assert plan.cuts == [
+        ("max_seats", "narrow: 2 of 5 seats"),
+        ("backlog", "idle: 1 of 3 seats"),
+        ("paused", "quiet: 0 of 2 seats"),
+    ]
+
+
+def test_a_wish_can_lower_a_cap_and_never_raise_it() -> None:
+    wish = Wish({"a": 9}, Caps(max_pool=3, task_cap=100, fire_cost_usd=1.5))
+    plan = grant(wish, snapshot(a=500), decider="me")
+    assert plan.granted == {"a": 3}
+    assert plan.caps == {"max_pool": 3, "fire_cost_usd": 1.5}
+    assert ("task_cap", "25 and not 100, as the decider asked") in plan.cuts
+    assert capped(Limits(), plan) == Limits(max_pool=3, fire_cost_usd=1.5)
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcd"), st.integers(0, 500)),
+    st.dictionaries(st.sampled_from("abcd"), st.integers(0, 30)),
+    st.none() | st.integers(1, 20),
+)
+def test_whatever_the_wish_the_seats_keep_every_bound(
+    wanted: dict[str, int], ready: dict[str, int], lower: int | None
+) -> None:
+    plan = grant(Wish(wanted, Caps(max_pool=lower)), snapshot(Limits(max_pool=12), **ready), decider="me")
+    assert sum(plan.granted.values()) <= min(12, lower or 12)
+    assert all(0 < seats <= min(wanted[mode], ready[mode]) for mode, seats in plan.granted.items())
 
 
 # The crontab
