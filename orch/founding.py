@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from orch import crontab
 from orch.errors import UsageError
 from orch.queue import Queue
-from orch.settings import CONFIG_NAME, locate, machine_zone
+from orch.settings import CONFIG_NAME, load, locate, machine_zone
 
 _TEMPLATES = os.path.join(os.path.dirname(__file__), "templates")
 
@@ -53,5 +53,5 @@ def found(folder: str, *, template: str = "default", database: str | None = None
     os.makedirs(os.path.dirname(place.database), mode=0o700, exist_ok=True)
     Queue.open(place.database, create=True, durability=place.durability).close()
     founded.database = place.database
-    founded.crontab = crontab.lines(crontab.this_program(), config)
+    founded.crontab = crontab.lines(crontab.this_program(), config, load(place).schedule)
     return founded

@@ -114,7 +114,7 @@ def load(place: Place, flags: Mapping[str, Any] | None = None) -> Project:
 
     `flags` are limits by name that beat the environment and the file; None stands for "not given".
     """
-    from orch.project import Project
+    from orch.project import Decider, Guard, Project, Schedule
     from orch.settings_schema import check
 
     checked = check(place.raw, place.config or "the defaults")
@@ -135,7 +135,9 @@ def load(place: Place, flags: Mapping[str, Any] | None = None) -> Project:
         sinks=[f"file:{os.path.join(place.state, 'notes.md')}"] if sinks is None else sinks,
         durability=checked.durability,
         start_method=checked.start_method,
-        **checked.watchdog,
+        decider=None if checked.decide is None else Decider(**checked.decide),
+        schedule=Schedule(**checked.schedule),
+        guard=Guard(**checked.guard),
     )
 
 

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from orch.errors import UsageError
 from orch.modes import RUN
 from orch.notify import check_sink
+from orch.schedule import check_expression
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+Function = Annotated[str, Field(pattern=r"^[^:]+:[^:]+$")]
+Words = Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+def _by(check: Callable[[str], str]) -> AfterValidator:
+    """The rule of another module, as one of pydantic's."""
+
+    def checked(text: str) -> str:
+        try:
+            return check(text)
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+
+    return AfterValidator(checked)
+
+
+Sinks = tuple[Annotated[str, _by(check_sink)], ...]
+Expression = Annotated[str, _by(check_expression)]
 
 
 class _Table(BaseModel):
@@ -30,6 +49,11 @@ class _LimitsTable(_Table):
     not_now_delay: NotNegative | None = None
     grace_sec: NotNegative | None = None
     output_cap: Annotated[int, Field(ge=1024)] | None = None
+    daily_cost_usd: NotNegative | None = None
+    daily_tokens: Annotated[int, Field(ge=0)] | None = None
+    fire_cost_usd: NotNegative | None = None
+    fire_tokens: Annotated[int, Field(ge=0)] | None = None
+    unknown_cost: Literal["ignore", "stop"] | None = None
 
 
 class _OrchestratorTable(_Table):
@@ -42,8 +66,8 @@ class _OrchestratorTable(_Table):
 
 
 class _ModeTable(_Table):
-    function: Annotated[str, Field(pattern=r"^[^:]+:[^:]+$")] | None = None
-    command: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    function: Function | None = None
+    command: Words | None = None
     folder: str | None = None
     timeout: Positive | None = None
     task_cap: Count | None = None
@@ -54,15 +78,7 @@ class _ModeTable(_Table):
 
 
 class _NotifyTable(_Table):
-    sinks: list[str] | None = None
-
-    @field_validator("sinks")
-    @classmethod
-    def _are_sinks(cls, sinks: list[str] | None) -> list[str] | None:
-        try:
-            return None if sinks is None else [check_sink(sink) for sink in sinks]
-        except UsageError as error:
-            raise ValueError(str(error)) from None
+    sinks: Sinks | None = None
 
 
 class _QueueTable(_Table):
@@ -72,8 +88,22 @@ class _QueueTable(_Table):
 
 
 class _WatchdogTable(_Table):
-    expected_interval_hours: Positive = 4.0
-    grace_minutes: NotNegative = 30.0
+    expected_interval_hours: Positive | None = None
+    grace_minutes: NotNegative | None = None
+    remind_hours: Positive | None = None
+    alerts: Sinks | None = None
+
+
+class _DecideTable(_Table):
+    function: Function | None = None
+    command: Words | None = None
+    timeout: Positive | None = None
+
+
+class _ScheduleTable(_Table):
+    fire: Expression | None = None
+    sweep: Expression | None = None
+    watchdog: Expression | None = None
 
 
 class _File(_Table):
@@ -83,6 +113,8 @@ class _File(_Table):
     queue: _QueueTable = _QueueTable()
     notify: _NotifyTable = _NotifyTable()
     watchdog: _WatchdogTable = _WatchdogTable()
+    decide: _DecideTable | None = None
+    schedule: _ScheduleTable = _ScheduleTable()
     modes: dict[str, _ModeTable] = {}
 
     @model_validator(mode="after")
@@ -92,6 +124,12 @@ class _File(_Table):
                 raise ValueError(f"modes.{RUN}: it is built in and takes its words from the task; name yours otherwise")
             if name != RUN and (mode.function is None) == (mode.command is None):
                 raise ValueError(f"modes.{name}: give it either 'function' or 'command'")
+        return self
+
+    @model_validator(mode="after")
+    def _somebody_decides(self) -> _File:
+        if self.decide is not None and (self.decide.function is None) == (self.decide.command is None):
+            raise ValueError("decide: give it either 'function' or 'command', or leave the table out")
         return self
 
 
@@ -104,8 +142,10 @@ class Checked:
     orchestrator: dict[str, Any]
     durability: str
     start_method: str
-    sinks: list[str] | None
-    watchdog: dict[str, float]
+    sinks: tuple[str, ...] | None
+    guard: dict[str, Any]
+    decide: dict[str, Any] | None
+    schedule: dict[str, Any]
     modes: dict[str, dict[str, Any]]
 
 
@@ -123,7 +163,9 @@ def check(raw: Mapping[str, Any], where: str) -> Checked:
         durability=file.queue.durability,
         start_method=file.queue.start_method,
         sinks=file.notify.sinks,
-        watchdog=file.watchdog.model_dump(),
+        guard=file.watchdog.model_dump(exclude_none=True),
+        decide=None if file.decide is None else file.decide.model_dump(exclude_none=True),
+        schedule=file.schedule.model_dump(exclude_none=True),
         modes={name: table.model_dump() for name, table in file.modes.items()},
     )
 

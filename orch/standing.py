@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass, field
 
-from orch import clock, processes
+from orch import budget, clock, processes, schedule, vigil
 from orch.project import Project
 from orch.queue import Queue
 from orch.records import Backlog, Fire, Pause
@@ -27,7 +28,9 @@ class ModeStanding:
 class Standing:
     """The whole project: its modes, the last and the running fire, and what is left of the day's fires.
 
-    ``gone`` says that the running fire's process has died and nobody has closed it yet.
+    ``gone`` says that the running fire's process has died and nobody has closed it yet. ``watchdog`` is the state that
+    its last look found, ``unwatched`` the complaint that it does not look; ``inbox`` counts texts that no decider has
+    read.
     """
 
     database: str
@@ -45,11 +48,23 @@ class Standing:
     stuck: list[tuple[int, str, int | None, str | None]] = field(default_factory=list)
     paused: bool = False
     gone: bool = False
+    next_fire_at: str | None = None
+    watchdog: str = "new"
+    watchdog_told: str = ""
+    watchdog_looked_at: str | None = None
+    unwatched: str | None = None
+    tokens_today: int = 0
+    cost_usd_today: float = 0.0
+    daily_tokens: int | None = None
+    daily_cost_usd: float | None = None
+    inbox: int = 0
 
 
 def stand(queue: Queue, project: Project) -> Standing:
     """Look at the queue; changes nothing."""
-    now, zone = clock.now(), clock.zone(project.zone)
+    now, zone, limits = clock.now(), clock.zone(project.zone), project.limits
+    memory = vigil.recall(project)
+    bill = budget.today(queue, limits, zone, now)
     fires = queue.ledger.fires(2)
     running = next((fire for fire in fires if fire.closed_at is None), None)
     workers = [worker for worker in queue.ledger.present() if processes.is_alive(worker.process) is not False]
@@ -59,17 +74,34 @@ def stand(queue: Queue, project: Project) -> Standing:
         running=running,
         last=next((fire for fire in fires if fire.closed_at is not None), None),
         fires_today=queue.ledger.fires_on(clock.day(now, zone)),
-        daily_fires=project.limits.daily_fires,
+        daily_fires=limits.daily_fires,
         resets_at=clock.next_midnight(now, zone).isoformat(timespec="minutes"),
         workers=len(workers),
-        max_pool=project.limits.max_pool,
-        task_cap=project.limits.task_cap,
-        wall_clock_minutes=project.limits.wall_clock_minutes,
-        undelivered=len(queue.ledger.outbox()),
+        max_pool=limits.max_pool,
+        task_cap=limits.task_cap,
+        wall_clock_minutes=limits.wall_clock_minutes,
+        undelivered=len(queue.mail.outbox()),
         stuck=queue.stuck(),
         paused=any(pause.mode == "*" for pause in queue.pauses()),
         gone=running is not None and processes.is_alive(running.process) is False,
+        next_fire_at=_next_fire(project, zone, now),
+        watchdog=memory.state,
+        watchdog_told=memory.told,
+        watchdog_looked_at=memory.looked_at,
+        unwatched=vigil.unwatched(queue, project),
+        tokens_today=bill.tokens,
+        cost_usd_today=bill.cost_usd,
+        daily_tokens=limits.daily_tokens,
+        daily_cost_usd=limits.daily_cost_usd,
+        inbox=len(queue.mail.unread()),
     )
+
+
+def _next_fire(project: Project, zone: datetime.tzinfo, now: datetime.datetime) -> str | None:
+    """When the next fire is due by the schedule, with the zone's offset."""
+    if project.schedule.fire is None:
+        return None
+    return schedule.next_due(project.schedule.fire, zone, now).astimezone(zone).isoformat(timespec="minutes")
 
 
 def _modes(queue: Queue, project: Project) -> list[ModeStanding]:

@@ -1,42 +1,248 @@
-"""The guard over the one heartbeat: it says so when a fire that was due has not succeeded."""
+"""The guard over the one heartbeat: it screams when a fire that was due has not succeeded.
+
+`watch` is one look. `judge` is the rule, from what the queue says and what was remembered to a state, and touches
+nothing.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from orch import clock
+from orch import clock, notify, processes, schedule, vigil
+from orch.errors import OrchError
+from orch.legible import when
+from orch.notify import Letter
+from orch.project import Project
 from orch.queue import Queue
+from orch.records import Refusal
+from orch.vigil import Alert, Memory
 
 # A fire is successful when it passed its barrier and stored its note, whatever its tasks did.
 SUCCESSFUL = ("passed", "idle")
+# What is wrong with an alert's command must not hold up the next look.
+ALERT_LIMIT = 20.0
+# So long a locked queue is waited for.
+PATIENCE = 10.0
+
+NEW, LIT, LATE, DARK, BACK = "new", "lit", "late", "dark", "back"
 
 
 @dataclass(slots=True)
-class Look:
-    """One look: whether the fleet is dark, since when a fire has been due, and the last successful one.
+class Beat:
+    """What the queue says of its fires; moments are stamps.
 
-    Moments are stamps; ``last`` is None when no fire has ever succeeded.
+    ``failed`` is how the newest fire ended when that was no success, ``running`` the number and the opening of one that
+    is under way, ``refused`` the newest refusal by a cap.
     """
 
-    dark: bool
-    due_at: str
-    last: str | None
+    made_at: str
+    last_at: str | None = None
+    last_fire: int | None = None
+    failed: str | None = None
+    running: tuple[int, str] | None = None
+    refused: Refusal | None = None
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What a look came to: the state, in words too, and until when a fire that is late is waited for."""
+
+    state: str
+    told: str
+    due_at: str | None = None
+    excused_until: str | None = None
+
+
+@dataclass(slots=True)
+class Watched:
+    """A look and what became of it: ``news`` is what has to be said once, ``undelivered`` pairs of sink and error."""
+
+    state: str
+    since: str
+    told: str
+    due_at: str | None
+    grace_minutes: float
+    last_at: str | None
     last_fire: int | None
+    looked_before: str | None
+    news: list[str] = field(default_factory=list)
+    undelivered: list[tuple[str, str]] = field(default_factory=list)
+    trouble: str | None = None
 
-    def told(self) -> str:
-        """The state in one line."""
-        last = "no fire has succeeded yet"
-        if self.last:
-            last = f"the last successful fire was {self.last_fire}, at {self.last}"
-        if self.dark:
-            return f"no fire has succeeded since one was due at {self.due_at}; {last}: the fleet is dark"
-        return f"all is well: {last}, the next is due at {self.due_at}"
+    @property
+    def exit_code(self) -> int:
+        """7 while the fleet is dark; 1 when something that had to be told or kept could not be."""
+        if self.state == DARK:
+            return 7
+        return 1 if self.undelivered or self.trouble else 0
 
 
-def watch(queue: Queue, *, expected_interval_hours: float, grace_minutes: float) -> Look:
-    """Judge by the last successful fire or, before the first one, by when the queue was made; changes nothing."""
-    last = queue.ledger.last_success(SUCCESSFUL)
-    since = last[1] if last else queue.ledger.made_at()
-    due = clock.after(clock.moment(since), expected_interval_hours * 3600)
-    dark = clock.now() > clock.after(due, grace_minutes * 60)
-    return Look(dark, clock.stamp(due), last[1] if last else None, last[0] if last else None)
+def watch(project: Project) -> Watched:
+    """Look once: judge, remember, and tell of an outage that begins, goes on or is over.
+
+    Whatever is wrong with the queue is an outage too.
+    """
+    with vigil.alone(project):
+        now = clock.stamp(clock.now())
+        memory = vigil.recall(project)
+        before = memory.looked_at
+        beat = None
+        try:
+            beat = listen(project)
+            verdict = judge(beat, memory, project, now)
+        except OrchError as error:
+            verdict = Verdict(DARK, f"the queue cannot be looked at: {error}")
+        news = advance(memory, verdict, project, now)
+        watched = Watched(
+            state=memory.state,
+            since=memory.since or now,
+            told=memory.told,
+            due_at=memory.due_at,
+            grace_minutes=project.guard.grace_minutes,
+            last_at=beat.last_at if beat else None,
+            last_fire=beat.last_fire if beat else None,
+            looked_before=before,
+            news=news,
+        )
+        # Before anything is sent: what is sent twice is better than what is never sent, and better still is once.
+        _keep(project, memory, watched)
+        _send(project, memory, watched)
+        return watched
+
+
+def listen(project: Project) -> Beat:
+    """Ask the queue for its fires; an `OrchError` says what is wrong with it."""
+    with Queue.open(project.database, durability=project.durability, patience=PATIENCE) as queue:
+        ledger = queue.ledger
+        last = ledger.last_success(SUCCESSFUL)
+        closed = ledger.last_closed()
+        running = next((fire for fire in ledger.fires_open() if processes.is_alive(fire.process) is not False), None)
+        return Beat(
+            made_at=ledger.made_at(),
+            last_at=last[1] if last else None,
+            last_fire=last[0] if last else None,
+            failed=f"fire {closed[0]} {closed[2]}" if closed and closed[2] not in SUCCESSFUL else None,
+            running=(running.id, running.opened_at) if running else None,
+            refused=ledger.last_refusal(),
+        )
+
+
+def judge(beat: Beat, memory: Memory, project: Project, now: str) -> Verdict:
+    """The state of the heartbeat.
+
+    A fire is due at the first due time behind the last success (behind the making of the queue, before there was one).
+    A fire that a cap refused is known not to be missing, unless the fires before it failed. One that is under way in
+    time is waited for. A look that comes after a gap in the watchdog's own looks, as when a laptop slept, waits for the
+    next due time once.
+    """
+    base = beat.last_at or beat.made_at
+    excuse = ""
+    if beat.refused is not None and beat.refused.at > base and beat.failed is None:
+        base = beat.refused.at
+        excuse = f"; the last one was refused at {when(beat.refused.at)} by the cap {beat.refused.cap}"
+    due = next_due(project, base)
+    limit = _after(due, project.guard.grace_minutes * 60)
+    calm = LIT if beat.last_at else NEW
+    last = (
+        f"the last successful fire was {beat.last_fire}, at {when(beat.last_at)}"
+        if beat.last_at
+        else "no fire has succeeded yet"
+    )
+    if now <= due:
+        return Verdict(calm, f"all is well: {last}{excuse}; the next is due at {when(due)}", due)
+    if beat.running is not None and beat.running[1] <= limit:
+        return Verdict(
+            calm, f"all is well: {last}; fire {beat.running[0]} has been running since {when(beat.running[1])}", due
+        )
+    if now <= limit:
+        return Verdict(LATE, f"a fire was due at {when(due)} and is late; it is given until {when(limit)}; {last}", due)
+    excused = memory.excused_until
+    if memory.looked_at is not None and memory.looked_at < due:
+        gap = clock.seconds_between(memory.looked_at, now)
+        if gap > 2 * vigil.period(project):
+            excused = _after(next_due(project, now), project.guard.grace_minutes * 60)
+    if excused is not None and now <= excused:
+        told = f"no fire has succeeded since one was due at {when(due)}, when nobody was looking"
+        return Verdict(LATE, f"{told}; it is given until {when(excused)}; {last}", due, excused)
+    failed = f"; {beat.failed}" if beat.failed else ""
+    return Verdict(
+        DARK, f"no fire has succeeded since one was due at {when(due)}; {last}{failed}: the fleet is dark", due
+    )
+
+
+def next_due(project: Project, after: str) -> str:
+    """When the next fire is due behind a moment: by the schedule or, without one, an expected interval later."""
+    if project.schedule.fire is None:
+        return _after(after, project.guard.expected_interval_hours * 3600)
+    return clock.stamp(schedule.next_due(project.schedule.fire, clock.zone(project.zone), clock.moment(after)))
+
+
+def advance(memory: Memory, verdict: Verdict, project: Project, now: str) -> list[str]:
+    """Take the memory from the last look to this one: the texts that have to be told now.
+
+    An outage is told of when it begins, every ``remind_hours`` while it lasts, and when it is over.
+    """
+    was_dark = memory.state == DARK
+    state = BACK if was_dark and verdict.state != DARK else verdict.state
+    if state != memory.state or memory.since is None:
+        memory.since = now
+    memory.looked_at, memory.state, memory.told = now, state, verdict.told
+    memory.due_at, memory.excused_until = verdict.due_at, verdict.excused_until
+    if state == DARK:
+        if memory.dark_since is None:
+            memory.dark_since = now
+            return [_tell(memory, project, "dark", verdict.told, now)]
+        told_of = memory.alerted_at or memory.dark_since
+        if not memory.pending and clock.seconds_between(told_of, now) >= project.guard.remind_hours * 3600:
+            return [_tell(memory, project, "reminder", f"still, since {when(memory.dark_since)}: {verdict.told}", now)]
+    elif memory.dark_since is not None:
+        # Whoever has not heard of the outage hears of it now, as a thing of the past.
+        memory.pending.clear()
+        text = f"back after the outage that was found at {when(memory.dark_since)}: {verdict.told}"
+        memory.dark_since = memory.alerted_at = None
+        return [_tell(memory, project, "back", text, now)]
+    return []
+
+
+def _tell(memory: Memory, project: Project, kind: str, text: str, now: str) -> str:
+    memory.alerts += 1
+    if kind != "back":
+        memory.alerted_at = now
+    if project.guard.alerts:
+        memory.pending.append(Alert(memory.alerts, kind, text, dict.fromkeys(project.guard.alerts, 0)))
+    return text
+
+
+def _send(project: Project, memory: Memory, watched: Watched) -> None:
+    """Try every sink that does not have a message yet, once; what could not be delivered is tried at the next look."""
+    for alert in list(memory.pending):
+        for sink in list(alert.sinks):
+            if sink not in project.guard.alerts:
+                # It is a sink no more.
+                del alert.sinks[sink]
+                continue
+            alert.sinks[sink] += 1
+            error = notify.send(sink, _letter(alert), project.folder, again=alert.sinks[sink] > 1, limit=ALERT_LIMIT)
+            if error is None:
+                del alert.sinks[sink]
+            else:
+                watched.undelivered.append((sink, error))
+        if not alert.sinks:
+            memory.pending.remove(alert)
+        _keep(project, memory, watched)
+
+
+def _letter(alert: Alert) -> Letter:
+    marks = {"ORCH_ALERT": alert.kind, "ORCH_ALERT_ID": str(alert.id)}
+    return Letter(f"alert {alert.id}", f"## Watchdog: {alert.kind}\n\n{notify.one_line(alert.text)}\n", marks)
+
+
+def _keep(project: Project, memory: Memory, watched: Watched) -> None:
+    try:
+        vigil.remember(project, memory)
+    except OSError as error:
+        watched.trouble = f"the watchdog cannot keep what it saw: {error.strerror or error}: {error.filename}"
+
+
+def _after(stamp: str, seconds: float) -> str:
+    return clock.stamp(clock.after(clock.moment(stamp), seconds))

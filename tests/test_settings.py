@@ -9,6 +9,7 @@ import pytest
 from orch.errors import NotFound, UsageError
 from orch.founding import found, templates
 from orch.limits import Limits
+from orch.project import Schedule
 from orch.settings import load, locate, machine_zone
 
 
@@ -119,7 +120,8 @@ def test_the_commented_defaults_of_the_template_are_the_real_ones(tmp_path: Path
     write(tmp_path, "")
     plain = load(locate())
     assert project.limits == plain.limits
-    assert (project.expected_interval_hours, project.grace_minutes) == (4, 30)
+    assert project.guard == plain.guard
+    assert project.schedule == Schedule("0 */4 * * *", "*/15 * * * *", "*/30 * * * *")
 
 
 def test_founding_again_keeps_what_is_there(tmp_path: Path) -> None:

@@ -1,0 +1,118 @@
+"""What the watchdog remembers from look to look: one small file beside the queue.
+
+Not in the queue itself: it has to be there when the queue is missing, damaged or newer than this program.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+
+from orch import clock, schedule
+from orch.legible import when
+from orch.project import Project
+from orch.queue import Queue
+
+# How often it looks where no schedule says so, which is what the crontab lines of a new project do.
+USUAL_PERIOD = 1800.0
+_NAME = "watchdog.json"
+
+
+@dataclass(slots=True)
+class Alert:
+    """A message on its way: its number, what it is, its text, and the tries of each sink that does not have it yet."""
+
+    id: int
+    kind: str
+    text: str
+    sinks: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Memory:
+    """The state of the last look and since when it holds; moments are stamps.
+
+    ``dark_since`` is set during an outage, ``alerted_at`` when it was last told of, ``excused_until`` after a look that
+    came after a gap in the watchdog's own looks.
+    """
+
+    looked_at: str | None = None
+    state: str = "new"
+    since: str | None = None
+    told: str = ""
+    due_at: str | None = None
+    dark_since: str | None = None
+    alerted_at: str | None = None
+    excused_until: str | None = None
+    alerts: int = 0
+    pending: list[Alert] = field(default_factory=list)
+
+
+def recall(project: Project) -> Memory:
+    """What the last look left; a fresh memory when there was none, or when the file makes no sense."""
+    try:
+        with open(_path(project), encoding="utf-8") as file:
+            raw = json.load(file)
+        raw["pending"] = [Alert(**alert) for alert in raw.get("pending", ())]
+        memory = Memory(**raw)
+        for stamp in (memory.looked_at, memory.since, memory.dark_since, memory.alerted_at, memory.excused_until):
+            if stamp is not None:
+                clock.moment(stamp)
+    except (OSError, ValueError, TypeError, AttributeError):
+        return Memory()
+    return memory
+
+
+def remember(project: Project, memory: Memory) -> None:
+    """Keep it for the next look, whole or not at all; `OSError` when that is not possible."""
+    path = _path(project)
+    os.makedirs(project.state, mode=0o700, exist_ok=True)
+    descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(asdict(memory), file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(f"{path}.new", path)
+
+
+@contextmanager
+def alone(project: Project) -> Iterator[None]:
+    """One look at a time: another one waits until this is over. Where no lock can be had, it goes without."""
+    try:
+        os.makedirs(project.state, mode=0o700, exist_ok=True)
+        descriptor = os.open(f"{_path(project)}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError:
+        yield
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def period(project: Project) -> float:
+    """Seconds between two looks, as the schedule has them."""
+    if project.schedule.watchdog is None:
+        return USUAL_PERIOD
+    zone = clock.zone(project.zone)
+    first = schedule.next_due(project.schedule.watchdog, zone, clock.now())
+    return (schedule.next_due(project.schedule.watchdog, zone, first) - first).total_seconds()
+
+
+def unwatched(queue: Queue, project: Project) -> str | None:
+    """The complaint that nobody guards the heartbeat; None while the watchdog looks as often as it should."""
+    looked = recall(project).looked_at
+    silent = clock.seconds_between(looked or queue.ledger.made_at(), clock.stamp(clock.now()))
+    if silent <= 2 * period(project):
+        return None
+    since = f"has not looked since {when(looked)}" if looked else "has never looked"
+    return f"the watchdog {since}: is 'orch watchdog' in the crontab?"
+
+
+def _path(project: Project) -> str:
+    return os.path.join(project.state, _NAME)
