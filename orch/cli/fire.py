@@ -11,7 +11,7 @@ import click
 from orch.barrier import Progress
 from orch.cli.talk import Talk, common
 from orch.errors import OrchError
-from orch.fires import fire as run_fire
+from orch.fires import due_slot, fire as run_fire
 from orch.queue import Queue
 from orch.rollup import needs_a_person
 from orch.seating import rehearse
@@ -21,6 +21,9 @@ from orch.settings import load
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Show what a fire would do; start nothing and write nothing.")
 @click.option("--exit-status", is_flag=True, help="Exit with 6 when a task failed.")
+@click.option(
+    "--scheduled", is_flag=True, help="Take the slot that is due by [schedule]; exit with 4 when it is taken."
+)
 @click.option("--max-pool", type=click.IntRange(min=1), help="At most so many workers.")
 @click.option("--task-cap", type=click.IntRange(min=1), help="At most so many tasks a worker.")
 @click.option(
@@ -28,7 +31,7 @@ from orch.settings import load
 )
 @common
 @click.pass_obj
-def fire(talk: Talk, /, dry_run: bool, exit_status: bool, **caps: float | None) -> int:
+def fire(talk: Talk, /, dry_run: bool, exit_status: bool, scheduled: bool, **caps: float | None) -> int:
     """Run one fire.
 
     Clean up after the dead, decide how many workers each mode gets, start them, wait for all of them, and write one
@@ -42,11 +45,13 @@ def fire(talk: Talk, /, dry_run: bool, exit_status: bool, **caps: float | None) 
             talk.show(rehearsal, lambda: talk.views().rehearsal(rehearsal))
             return 0
         with talk.beside(), _live(talk) as report:
-            fired = run_fire(queue, project, report=report)
+            fired = run_fire(queue, project, slot=due_slot(project) if scheduled else None, report=report)
     talk.show(fired.rollup, lambda: talk.views().rollup(fired.rollup))
     for posted in fired.posted:
         if posted.error:
             talk.say(f"orch: the note could not be delivered to {posted.sink}: {posted.error}; it will be tried again")
+    if fired.rollup.unwatched:
+        talk.say(f"orch: {fired.rollup.unwatched}")
     if fired.fire.ending == "broken":
         raise OrchError(f"fire {fired.fire.id}: nothing could work: {needs_a_person(fired.rollup)}")
     return 6 if exit_status and fired.rollup.failed else 0

@@ -25,5 +25,5 @@ def fires(talk: Talk, limit: int) -> None:
 def notes(talk: Talk, limit: int) -> None:
     """Print the last notes, the newest first."""
     with talk.queue() as queue:
-        found = queue.ledger.notes(limit)
+        found = queue.mail.notes(limit)
     talk.show(found, lambda: talk.views().notes(found))

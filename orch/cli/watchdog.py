@@ -6,29 +6,32 @@ import click
 
 from orch.cli.talk import Talk, common
 from orch.errors import Alarm, OrchError
-from orch.queue import Queue
 from orch.settings import load
-from orch.watchdog import watch
+from orch.watchdog import DARK, watch
 
 
 @click.command()
 @common
 @click.pass_obj
-def watchdog(talk: Talk) -> None:
-    """Exit with 7 when no fire has succeeded within the expected interval and its grace.
+def watchdog(talk: Talk) -> int:
+    """Look whether the fire that was due has succeeded; exit with 7 while it has not.
 
-    Whatever is wrong with the queue itself is an alarm too.
+    Whatever is wrong with the queue itself is an alarm too. An outage is told of when it begins, from time to time
+    while it lasts, and when it is over: on standard error and to the 'alerts' of [watchdog]. With -q nothing else is
+    said.
     """
     try:
         project = load(talk.place())
-        with Queue.open(project.database, durability=project.durability) as queue:
-            look = watch(
-                queue,
-                expected_interval_hours=project.expected_interval_hours,
-                grace_minutes=project.grace_minutes,
-            )
-    except OrchError as error:
-        raise Alarm(f"the watchdog cannot see the queue: {error}") from None
-    if look.dark:
-        raise Alarm(look.told())
-    talk.line(look, look.told())
+    except OrchError as problem:
+        raise Alarm(f"the watchdog cannot see the queue: {problem}") from None
+    with talk.beside():
+        watched = watch(project)
+    talk.show(watched, lambda: talk.views().watched(watched))
+    dark = watched.state == DARK
+    for text in watched.news or ([watched.told] if dark and not talk.quiet else []):
+        talk.error("alarm" if dark else "news", text, watched.exit_code)
+    for sink, error in watched.undelivered:
+        talk.error("undelivered", f"the alert could not be sent to {sink}: {error}; it will be tried again", 1)
+    if watched.trouble:
+        talk.error("storage", watched.trouble, 1)
+    return watched.exit_code

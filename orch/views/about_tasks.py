@@ -1,0 +1,106 @@
+"""Tasks on a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from orch.legible import when
+from orch.records import Attempt, Event, Task
+from orch.views.pieces import Grid, one_line, plain, short, span, state_text
+
+
+def tasks(found: Sequence[Task]) -> RenderableType:
+    """A table of tasks."""
+    table = Grid(
+        "id",
+        "mode",
+        "state",
+        "tries",
+        "key",
+        "payload",
+        "why",
+        yielding=("mode", "key", "payload", "why"),
+        spare=("why", "tries", "key"),
+    )
+    for task in found:
+        table.add(
+            str(task.id),
+            one_line(task.mode),
+            state_text(task.state),
+            str(task.attempts),
+            one_line(task.key or ""),
+            one_line(short(task.payload_text, 60)),
+            one_line(short(_why(task), 60)),
+        )
+    return table if found else Text("no tasks")
+
+
+def task(
+    found: Task,
+    attempts: Sequence[Attempt],
+    events: Sequence[Event],
+    needs: Sequence[tuple[str, int | None, bool]],
+) -> RenderableType:
+    """One task: its fields, its attempts, and its moves."""
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="bold")
+    facts.add_column()
+    for name, value in (
+        ("task", found.id),
+        ("mode", found.mode),
+        ("state", found.state),
+        ("key", found.key),
+        ("priority", found.priority),
+        ("payload", found.payload_text),
+        ("due", when(found.due_at) or None),
+        ("waits for", ", ".join(name for name, _, met in needs if not met) or None),
+        ("timeout", None if found.timeout is None else f"{found.timeout:g} s"),
+        ("added", when(found.created_at)),
+        ("why", found.reason),
+        ("result", next((attempt.result for attempt in reversed(attempts) if attempt.result), None)),
+    ):
+        if value is not None:
+            facts.add_row(name, plain(value))
+    tried = Grid(
+        "try",
+        "worker",
+        "claimed",
+        "took",
+        "outcome",
+        "exit",
+        "error",
+        yielding=("claimed", "error"),
+        spare=("claimed", "worker", "took"),
+    )
+    for attempt in attempts:
+        tried.add(
+            str(attempt.attempt),
+            f"w{attempt.worker}" if attempt.worker else "",
+            when(attempt.claimed_at),
+            span(attempt.claimed_at, attempt.ended_at),
+            state_text(attempt.outcome or "processing"),
+            "" if attempt.exit_code is None else str(attempt.exit_code),
+            plain(attempt.error or attempt.reason or ""),
+        )
+    moved = Grid("at", "from", "to", "by", "why", yielding=("at", "why"), spare=("at", "by"))
+    for event in events:
+        moved.add(
+            when(event.at),
+            state_text(event.old_state),
+            state_text(event.new_state),
+            plain(event.moved_by or ""),
+            plain(event.reason or ""),
+        )
+    return Group(facts, *([tried] if attempts else []), *([moved] if events else []))
+
+
+def _why(task: Task) -> str:
+    if task.blocked:
+        return "waits for another task"
+    if task.due_at:
+        return f"due {when(task.due_at)}"
+    return task.reason or ""
