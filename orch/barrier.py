@@ -22,6 +22,8 @@ from orch.worker import Seat, had_its_time
 TICK = 0.25
 # A worker that enforces its own limits gets this long to do so before its parent does.
 SLACK = 2.0
+# A wait that took so much longer than asked was a sleep: of the machine, or of this process.
+ASLEEP = 2.0
 # A seat that nobody has taken for so long, while nobody works, sits behind a lock that died with a child.
 START_LIMIT = 30.0
 # The same where children have died without taking a seat.
@@ -83,6 +85,7 @@ class Barrier:
     drained: int = 0
     failed: int = 0
     reopened: int = 0
+    spared_until: datetime.datetime | None = None
     gathered: Gathered = field(default_factory=Gathered)
 
     def seat(self, seats: Iterable[Seat]) -> None:
@@ -99,11 +102,25 @@ class Barrier:
             report(self._progress(workers, planned))
             if len(self.over) == len(self.seats):
                 return self.gathered
-            if stopping() or clock.now() > self.until:
+            if stopping() or (clock.now() > self.until and not self._is_sparing()):
                 self.gathered.stopped = stopping()
                 self._end_all("stopped" if self.gathered.stopped else "wall_clock")
                 return self.gathered
-            self.crew.wait(TICK)
+            self._rest()
+
+    def _rest(self) -> None:
+        """Wait for something to happen.
+
+        Time asleep counts against every wall clock, but who wakes past its deadline gets a moment to end by itself
+        before it is judged: it may be done already and just have had no time to say so.
+        """
+        before = clock.now()
+        self.crew.wait(TICK)
+        if (clock.now() - before).total_seconds() > TICK + ASLEEP:
+            self.spared_until = clock.after(clock.now(), SLACK)
+
+    def _is_sparing(self) -> bool:
+        return self.spared_until is not None and clock.now() < self.spared_until
 
     def look(self) -> list[Worker]:
         """One step: note who is over, bury the dead, end the late, help the stuck. The workers as they were found."""
@@ -112,9 +129,10 @@ class Barrier:
         for worker in workers:
             if _number(worker) not in self.over and processes.is_alive(worker.process) is False:
                 self._bury_dead(worker)
-        for worker in workers:
-            if _number(worker) not in self.over:
-                self._enforce_deadline(worker)
+        if not self._is_sparing():
+            for worker in workers:
+                if _number(worker) not in self.over:
+                    self._enforce_deadline(worker)
         self._count_moves()
         self._help_the_stuck(workers)
         return workers

@@ -58,4 +58,10 @@ def last_due(expression: str, zone: datetime.tzinfo, now: datetime.datetime) -> 
 
 
 def _from(expression: str, zone: datetime.tzinfo, moment: datetime.datetime, *, reverse: bool = False) -> CronSim:
-    return CronSim(_NAMED.get(expression.strip(), expression), moment.astimezone(zone), reverse=reverse)
+    return CronSim(_NAMED.get(expression.strip(), expression), _plain(moment).astimezone(zone), reverse=reverse)
+
+
+def _plain(moment: datetime.datetime) -> datetime.datetime:
+    """The same moment in Python's own class: that of a frozen clock forgets which pass of a repeated hour it is."""
+    own = next(each for each in type(moment).__mro__ if each.__module__ == "datetime")
+    return own(*moment.astimezone(clock.UTC).timetuple()[:6], moment.microsecond, clock.UTC)  # type: ignore[no-any-return]

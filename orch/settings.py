@@ -70,7 +70,7 @@ def locate(database: str | None = None, config: str | None = None) -> Place:
         database = os.environ.get("ORCH_DB") or None
     config = config or os.environ.get("ORCH_CONFIG") or None
     if config is None:
-        config = _search(os.getcwd())
+        config = _beside(database) or _search(os.getcwd())
     elif not os.path.isfile(config):
         raise NotFound(f"no settings file {config}: 'orch init' makes one")
     if config is None and database is None:
@@ -160,6 +160,13 @@ def _overrides(flags: Mapping[str, Any]) -> dict[str, Any]:
         if flags.get(field.name) is not None:
             found |= check_limit(field.name, flags[field.name], f"--{field.name.replace('_', '-')}")
     return found
+
+
+def _beside(database: str | None) -> str | None:
+    """The settings of the project that a named queue belongs to, as its state folder lies beside them."""
+    state = os.path.dirname(os.path.realpath(database)) if database else ""
+    config = os.path.join(os.path.dirname(state), CONFIG_NAME)
+    return config if os.path.basename(state) == STATE_NAME and os.path.isfile(config) else None
 
 
 def _search(folder: str) -> str | None:

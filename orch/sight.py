@@ -32,6 +32,10 @@ class Moved:
     mode: str
     key: str | None
 
+    @property
+    def at(self) -> str:
+        return self.event.at
+
 
 @dataclass(slots=True)
 class Phase:
@@ -154,9 +158,9 @@ class Follower:
         if rows:
             self._cursor = rows[-1][0]
         news = moves + (self._phases_behind() if self._mode is None else [])
-        news.sort(key=_time)
+        news.sort(key=lambda each: each.at)
         if news:
-            self._seen_at = max(self._seen_at, _time(news[-1]))
+            self._seen_at = max(self._seen_at, news[-1].at)
         return news
 
     def skip_to_last(self, most: int) -> None:
@@ -240,7 +244,3 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _time(news: Moved | Phase) -> str:
-    return news.event.at if isinstance(news, Moved) else news.at

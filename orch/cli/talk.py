@@ -81,6 +81,13 @@ class Talk:
         if not self.quiet:
             click.echo(shown(text), err=True)
 
+    def news(self, text: str) -> None:
+        """What has to be heard even where nothing is to be said when all is well."""
+        click.echo(
+            json.dumps({"schema_version": SCHEMA_VERSION, "news": text}) if self.as_json else f"orch: {shown(text)}",
+            err=True,
+        )
+
     def beside(self) -> AbstractContextManager[Any]:
         """Where the answer is JSON, what else is written to standard output (a note) goes to standard error."""
         return contextlib.redirect_stdout(sys.stderr) if self.as_json else contextlib.nullcontext()

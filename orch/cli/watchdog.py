@@ -29,7 +29,10 @@ def watchdog(talk: Talk) -> int:
     talk.show(watched, lambda: talk.views().watched(watched))
     dark = watched.state == DARK
     for text in watched.news or ([watched.told] if dark and not talk.quiet else []):
-        talk.error("alarm" if dark else "news", text, watched.exit_code)
+        if dark:
+            talk.error("alarm", text, watched.exit_code)
+        else:
+            talk.news(text)
     for sink, error in watched.undelivered:
         talk.error("undelivered", f"the alert could not be sent to {sink}: {error}; it will be tried again", 1)
     if watched.trouble:

@@ -20,8 +20,11 @@ from orch.views.pieces import BAR, Grid, one_line, plain, short, span
 def rollup(found: Rollup) -> RenderableType:
     """The table that ends a fire."""
     left = {backlog.mode: backlog.ready for backlog in found.waiting}
+    plan = found.plan
+    cut = any(plan.granted.get(mode, 0) != asked for mode, asked in plan.asked.items())
     columns: dict[str, list[float]] = {
-        "seats": [found.plan.granted.get(tally.mode, 0) for tally in found.tallies],
+        "asked": [plan.asked.get(tally.mode, 0) if cut else 0 for tally in found.tallies],
+        "seats": [plan.granted.get(tally.mode, 0) for tally in found.tallies],
         "done": [tally.done for tally in found.tallies],
         "failed": [tally.failed for tally in found.tallies],
         "retry": [tally.retried for tally in found.tallies],
@@ -32,7 +35,7 @@ def rollup(found: Rollup) -> RenderableType:
     }
     # What did not happen takes no room.
     used = [name for name, values in columns.items() if any(values) or name in ("done", "failed")]
-    table = Grid("mode", *used, right=used, yielding=("mode",), spare=("sec", "seats", "back", "retry"))
+    table = Grid("mode", *used, right=used, yielding=("mode",), spare=("sec", "asked", "seats", "back", "retry"))
     for row, tally in enumerate(found.tallies):
         cells = [
             Text(str(columns[name][row]), style="red" if name == "failed" and tally.failed else "") for name in used
@@ -47,10 +50,10 @@ def rollup(found: Rollup) -> RenderableType:
     lines += [plain(f"missing: {worker}", "red") for worker in found.missing]
     if found.budgeted or any(tally.priced for tally in found.tallies):
         lines.append(Text(f"spent: {priced(found.cost_usd, found.tokens)}"))
-    if found.plan.problem:
-        lines.append(plain(f"{found.plan.problem}: {found.plan.decider} decided instead", "yellow"))
-    if found.plan.reasoning:
-        lines.append(plain(f"{found.plan.decider}: {found.plan.reasoning}"))
+    if plan.problem:
+        lines.append(plain(f"{plan.problem}: {plan.decider} decided instead", "yellow"))
+    if plan.reasoning:
+        lines.append(plain(f"{plan.decider}: {plan.reasoning}"))
     if found.inbox:
         lines.append(Text(f"{count(len(found.inbox), 'text')} for the decider not read yet", style="yellow"))
     person = needs_a_person(found)
@@ -105,7 +108,9 @@ def plan(found: Plan, snapshot: Snapshot | None = None) -> RenderableType:
     """A plan: what was asked and granted, what cut it, and who decided; with a snapshot, what it was judged by."""
     demands = {demand.mode: demand for demand in snapshot.modes} if snapshot else {}
     numbers = ("ready", "sec each", "failing", "asked", "granted")
-    table = Grid("mode", *numbers, "cut by", right=numbers, yielding=("mode", "cut by"), spare=("failing", "sec each"))
+    table = Grid(
+        "mode", *numbers, "cut by", right=numbers, yielding=("mode", "cut by"), spare=("failing", "sec each", "ready")
+    )
     for mode in dict.fromkeys([*found.asked, *(demand.mode for demand in demands.values() if demand.ready)]):
         demand = demands.get(mode)
         measured = demand.measured if demand else None

@@ -162,9 +162,8 @@ def account(found: Account) -> RenderableType:
     if not found.caps:
         lines.append(Text("no budget is set: daily_cost_usd and daily_tokens in [limits] are caps"))
     else:
-        lines.append(
-            Text(f"the day ends at {found.resets_at}; attempts that do not say what they cost: {found.unknown_cost}")
-        )
+        silent = "ends new claims" if found.unknown_cost == "stop" else "counts as nothing"
+        lines.append(Text(f"the day ends at {found.resets_at}; an attempt that does not say what it cost {silent}"))
     numbers = ("attempts", "tokens", "cost")
     days = Grid("day", "mode", *numbers, right=numbers, yielding=("mode",), spare=("attempts",))
     for day, modes in found.days:

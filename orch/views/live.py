@@ -16,15 +16,18 @@ from orch.views.pieces import plain, state_text
 _ENDINGS = {"passed": "green", "idle": "green"}
 
 
-def line(news: Moved | Phase) -> Text:
-    """One move of a task or one phase of a fire, as one line."""
+def line(news: Moved | Phase, *, brief: bool = False) -> Text:
+    """One move of a task or one phase of a fire, as one line; a `brief` one leaves the day and the old state out."""
+    at = when(news.at)
+    told = Text(f"{at[11:19] if brief else at} ", style="dim" if brief else "")
     if isinstance(news, Phase):
-        told = Text(f"{when(news.at)} fire {news.fire} ")
+        told.append(f"fire {news.fire} ")
         told.append(news.phase, style="bold" if news.told is None else _ENDINGS.get(news.phase, "red"))
         return told.append_text(plain(f": {news.told}")) if news.told else told
     event = news.event
     key = f" ({news.key})" if news.key else ""
-    told = plain(f"{when(event.at)} task {event.task}{key} {news.mode}: {event.old_state} → ")
+    before = "" if brief else f"{event.old_state} → "
+    told.append_text(plain(f"task {event.task}{key} {news.mode}: {before}"))
     told.append_text(state_text(event.new_state))
     told.append_text(plain(f", {event.moved_by}" if event.moved_by else ""))
     return told.append_text(plain(f": {event.reason}" if event.reason else ""))
@@ -52,7 +55,7 @@ class Screenful:
         if seats or modes:
             lines.append(Text())
         room = max(0, height - len(lines))
-        lines += [line(news) for news in self._news[len(self._news) - room :]] if room else []
+        lines += [line(news, brief=True) for news in self._news[len(self._news) - room :]] if room else []
         for each in lines[:height]:
             each.truncate(width, overflow="ellipsis")
             yield each
@@ -73,7 +76,7 @@ def _fire(sight: Sight, width: int, solid: str, light: str) -> list[Text]:
     if fire.fan_out_at is None:
         return [phases]
     ended = sight.drained + sight.failed
-    long = max(4, min(40, width // 3))
+    long = max(4, min(40, width // 3, width - 34))
     filled = min(long, round(ended / sight.planned * long)) if sight.planned else long
     bar = Text(solid * filled, style="green").append(light * (long - filled), style="dim")
     bar.append(f" {ended} of {sight.planned}")

@@ -23,6 +23,8 @@ from orch.work.output import Capture
 NOT_NOW = 75
 
 _TICK = 0.2
+# A wait that took so much longer than asked was a sleep.
+_ASLEEP = 2.0
 _SIGNAL_SKEW = 0.3
 # A command that traps the signal ends with a code of its own; a failing one is not to be held up for long.
 _TRAP_SKEW = 0.05
@@ -96,7 +98,12 @@ def run(
             if reason:
                 left = processes.end_group(child.pid, environment, grace)
                 break
-            pipes.pump(min(_TICK, rest))
+            rest = min(_TICK, rest)
+            before = clock.monotonic()
+            pipes.pump(rest)
+            if deadline is not None and clock.monotonic() - before > rest + _ASLEEP:
+                # The command slept too: it may be done with the next breath.
+                deadline = max(deadline, clock.monotonic() + _ASLEEP)
         child.wait(grace + 5.0)
     except subprocess.TimeoutExpired:
         left = left or [str(child.pid)]
