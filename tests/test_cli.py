@@ -155,31 +155,33 @@ def test_every_answer_is_one_json_envelope_with_its_version(world: World, comman
     assert "data" in envelope
 
 
-@pytest.mark.parametrize("text", AWKWARD)
-def test_text_of_tasks_is_shown_exactly_and_never_obeyed(world: World, text: str) -> None:
-    lines = [{"mode": "fail", "payload": {"text": text}}, {"mode": "ok", "payload": [text]}]
-    world.orch("add", "--from", "-", stdin="\n".join(json.dumps(line) for line in lines))
+def test_text_of_tasks_is_shown_exactly_and_never_obeyed(world: World) -> None:
+    for text in AWKWARD:
+        world.queue.add("fail", {"text": text})
+        world.queue.add("ok", [text])
     world.orch("fire")
-    error = f"ValueError: {text}"
-    assert world.queue.attempts(1)[0].error == error
-    assert world.states() == {1: "failed", 2: "done"}
-    for words in (["show", "1"], ["notes"], ["status"]):
-        told = world.orch(*words)
-        assert "".join(shown(error).split()) in "".join(told.split()), words
+    listed, notes = world.orch("list"), world.orch("notes")
+    for number, text in enumerate(AWKWARD):
+        id, error = 2 * number + 1, f"ValueError: {text}"
+        assert world.queue.attempts(id)[0].error == error
+        for told in (world.orch("show", str(id)), notes):
+            assert "".join(shown(error).split()) in "".join(told.split())
+            assert "\x07" not in told
+        assert shown(world.queue.task(id + 1).payload_text) in listed
+    for told in (listed, notes, world.orch("status"), (world.folder / ".orch" / "notes.md").read_text()):
         assert "\x1b" not in told
-        assert "\x07" not in told
-    assert "\x1b" not in (world.folder / ".orch" / "notes.md").read_text()
-    assert shown(world.queue.task(2).payload_text) in world.orch("list")
 
 
-@pytest.mark.parametrize("text", ["list[int] a[red]b[i]", "root:x:0:0", "[/]"])
-def test_names_with_markup_are_shown_exactly(world: World, text: str) -> None:
-    world.orch("add", text, "--key", text)
-    world.orch("pause", text, "--reason", text)
-    for words in (["list"], ["show", text], ["status"]):
-        assert text in world.orch(*words), words
+def test_names_with_markup_are_shown_exactly(world: World) -> None:
+    texts = ["list[int] a[red]b[i]", "root:x:0:0", "[/]"]
+    for text in texts:
+        world.queue.add(text, key=text)
+        world.orch("pause", text, "--reason", text)
     world.orch("fire")
-    assert text in world.orch("notes")
+    for words in (["list"], ["status"], ["notes"]):
+        told = world.orch(*words)
+        assert all(text in told for text in texts), words
+    assert all(text in world.orch("show", text) for text in texts)
 
 
 def test_show_tells_the_attempts_and_moves_of_a_task(world: World) -> None:

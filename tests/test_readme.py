@@ -78,6 +78,15 @@ def test_the_states_the_caps_and_the_codes_are_those_of_the_program() -> None:
 
 def test_the_crontab_lines_are_those_that_init_prints() -> None:
     from orch.crontab import lines
+    from orch.project import Schedule
 
     [printed] = blocks("crontab")
-    assert printed.splitlines() == lines(["/home/me/orch/.venv/bin/orch"], "/home/me/project/orch.toml")
+    scheduled = Schedule("0 */4 * * *", "*/15 * * * *", "*/30 * * * *")
+    assert printed.splitlines() == lines(["/home/me/orch/.venv/bin/orch"], "/home/me/project/orch.toml", scheduled)
+
+
+def test_every_guarantee_names_tests_that_are_there() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", README)
+    assert len(named) >= 10
+    for file, test in named:
+        assert f"def {test}(" in (ROOT / file).read_text(), f"{file}::{test}"

@@ -146,7 +146,7 @@ def test_a_write_lock_is_held_against_other_processes_whatever_else_is_looked_at
 def test_no_command_opens_the_database_by_any_other_means(world: World) -> None:
     world.orch("init")
     world.orch("add", "ok")
-    for command in (["fire"], ["status"], ["list"], ["show", "1"], ["sweep"], ["notes"]):
+    for command in (["fire"], ["status"], ["tail", "--no-follow"], ["show", "1"], ["sweep"], ["watchdog"]):
         log = world.folder / "strace.log"
         traced = ["strace", "-f", "-o", str(log), "-e", "trace=openat,open", *world.words(*command)]
         subprocess.run(traced, cwd=world.folder, check=True, capture_output=True, timeout=120)

@@ -234,7 +234,8 @@ def test_files_beside_the_caller_do_not_pass_for_modules_of_the_program(world: W
 
 def test_children_that_die_before_they_begin_are_given_up(world: World) -> None:
     world.orch("add", "ok")
-    code = "import orch.worker, os\norch.worker._sit = lambda seat: os._exit(3)"
+    code = "import orch.barrier, orch.worker, os\norch.worker._sit = lambda seat: os._exit(3)\n"
+    code += "orch.barrier.STILLBORN_LIMIT = 0.3"
     (world.folder / "sitecustomize.py").write_text(code)
     world.orch("fire", "-q", env={"PYTHONPATH": str(world.folder)}, limit=50, code=1)
     assert "nothing could work" in world.err

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from freezegun import freeze_time
 
-from orch import clock, processes
+from orch import clock, hygiene, processes
 from orch.errors import Held, Refused, UsageError
 from orch.fires import due_slot, open_fire
 from orch.hygiene import sweep
@@ -123,7 +123,7 @@ def send(pids: list[int], signum: int) -> None:
     "who", ["everybody", pytest.param("fire", marks=pytest.mark.full), pytest.param("workers", marks=pytest.mark.full)]
 )
 def test_who_sleeps_past_every_limit_gets_a_moment_before_it_is_judged(world: World, who: str) -> None:
-    world.settings("", limits="wall_clock_minutes = 0.05")
+    world.settings("", limits="wall_clock_minutes = 0.04")
     world.orch("add", "mixed", "do=[note('began', '1'), time.sleep(1.5), note('ended', '1')]")
     world.orch("add", "--cmd", "--", "sh", "-c", "echo 2 >> began; sleep 1.5; echo 2 >> ended")
     world.orch("watchdog")
@@ -132,8 +132,8 @@ def test_who_sleeps_past_every_limit_gets_a_moment_before_it_is_judged(world: Wo
     everybody = tree(fire.pid)
     asleep = {"everybody": everybody, "fire": [fire.pid], "workers": everybody[1:]}[who]
     send(asleep, signal.SIGSTOP)
-    # Longer than the wall clock of three seconds and all that is added to it.
-    time.sleep(6)
+    # Longer than the wall clock of 2.4 seconds and all that is added to it.
+    time.sleep(5)
     send(asleep, signal.SIGCONT)
     sweep, watch = world.start("sweep"), world.start("watchdog")
     assert sweep.wait(60) == 0
@@ -146,7 +146,10 @@ def test_who_sleeps_past_every_limit_gets_a_moment_before_it_is_judged(world: Wo
     assert max(task.attempts for task in world.queue.tasks()) == 1
 
 
-def test_a_sweep_that_wakes_up_with_everybody_lets_their_own_parent_come_first(world: World) -> None:
+def test_a_sweep_that_wakes_up_with_everybody_lets_their_own_parent_come_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hygiene, "_CHANCE", 15)
     queue, long_ago = world.queue, clock.stamp(clock.after(clock.now(), -3600))
     project = Project(world.database, str(world.folder), str(world.folder / ".orch"), {}, Limits(grace_sec=0.1))
     overdue = [subprocess.Popen(["sleep", "1004"]) for _ in range(2)]
