@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from orch import clock, processes
+from orch.fire_records import Fire, Worker
 from orch.hygiene import bury, last_words
 from orch.limits import BUDGETS
 from orch.pool import Crew
 from orch.project import Project
 from orch.queue import Queue
-from orch.records import Fire, Task, Worker
+from orch.records import Task
 from orch.states import State
 from orch.worker import Seat, had_its_time
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from orch import clock
+from orch.fire_records import Fire, Spent
 from orch.limits import BUDGETS, Limits
 from orch.queue import Queue
-from orch.records import Fire, Spent
 
 # A sum of many small prices may miss the cap by a rounding error.
 _ROUNDING = 1e-9

@@ -18,13 +18,13 @@ from orch import budget, clock, notify, pool, processes, rollup as rollups, sche
 from orch.barrier import SLACK, Barrier, Gathered, Progress
 from orch.deciders import Callback, decide
 from orch.errors import Held, OrchError, Refused, Stopped, UsageError
+from orch.fire_records import Fire, Note, Refusal
 from orch.hygiene import Swept, recover, sweep
 from orch.limits import Limits
 from orch.notify import Posted
 from orch.plan import Plan, capped
 from orch.project import Project
 from orch.queue import Queue
-from orch.records import Fire, Note, Refusal
 from orch.rollup import Rollup
 from orch.seating import seats_of, snapshot
 from orch.vigil import unwatched

@@ -53,5 +53,5 @@ def found(folder: str, *, template: str = "default", database: str | None = None
     os.makedirs(os.path.dirname(place.database), mode=0o700, exist_ok=True)
     Queue.open(place.database, create=True, durability=place.durability).close()
     founded.database = place.database
-    founded.crontab = crontab.lines(crontab.this_program(), config, load(place).schedule)
+    founded.crontab = crontab.lines(crontab.this_program(), config, load(place, remember=True).schedule)
     return founded

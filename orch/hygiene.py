@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from orch import clock, processes
+from orch.fire_records import Worker
 from orch.outcomes import Evidence
 from orch.project import Project
 from orch.queue import Queue
-from orch.records import Task, Worker
+from orch.records import Task
 from orch.states import State
 from orch.work import output
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orch import clock
 from orch.database import Database
-from orch.records import Fire, Process, Refusal, Tally, Worker
+from orch.fire_records import Fire, Process, Refusal, Tally, Worker
 
 
 class Ledger:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from orch import clock
 from orch.database import Database
+from orch.fire_records import Delivery, Note, Told
 from orch.legible import storable
-from orch.records import Delivery, Note, Told
 
 
 class Mail:

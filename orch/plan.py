@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from orch.fire_records import Told
 from orch.limits import Limits
-from orch.records import Told
 
 # The shape of what a decider reads and writes; it goes up when a reader of the old shape would be misled.
 VERSION = 1

@@ -5,24 +5,25 @@ What a child returns is a hint. What really happened stands in the database.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import threading
 from collections.abc import Callable
-from multiprocessing import connection
-from multiprocessing.pool import AsyncResult, Pool
-from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orch import processes
 from orch.errors import OrchError, UsageError
+
+# multiprocessing itself is loaded with the first crew: a fire that finds nothing to do starts none.
+if TYPE_CHECKING:
+    from multiprocessing.pool import AsyncResult, Pool
+    from multiprocessing.process import BaseProcess
 
 # forkserver forks from a process that has no threads, no locks and no open files of ours, whatever the embedding
 # program is doing; fork alone would be faster by a tenth of a second a fire.
 START_METHODS = ("forkserver", "spawn", "fork")
 
 # What every child needs at once, loaded before the fork instead of after it, twelve times.
-_PRELOAD = ("orch.database.sqlite", "multiprocessing.pool", "multiprocessing.synchronize", "runpy")
+_PRELOAD = ("orch.worker", "orch.database.sqlite", "multiprocessing.pool", "multiprocessing.synchronize", "runpy")
 _DISBAND_LIMIT = 2.0
 _SAFE_PATH = "PYTHONSAFEPATH"
 
@@ -33,6 +34,8 @@ class Crew:
     def __init__(self, job: Callable[[Any], str], size: int, *, start_method: str = "forkserver") -> None:
         if start_method not in START_METHODS:
             raise UsageError(f"start_method {start_method!r} is not one of {', '.join(START_METHODS)}")
+        import multiprocessing
+
         self._job = job
         self._context = multiprocessing.get_context(start_method)
         if start_method == "forkserver":
@@ -75,6 +78,8 @@ class Crew:
 
     def wait(self, seconds: float) -> None:
         """Return when a child has answered or has ended, or after so many seconds."""
+        from multiprocessing import connection
+
         self._note_children()
         sentinels = [child.sentinel for child in self._children.values() if child.exitcode is None]
         connection.wait([*sentinels, self._bell], timeout=seconds)
@@ -160,6 +165,9 @@ last_word = threading.Lock()
 
 def _end_with_parent() -> None:
     """When the fire is gone, however it went, its children end within moments, and their commands with them."""
+    import multiprocessing
+    from multiprocessing import connection
+
     parent = multiprocessing.parent_process()
     if parent is None:
         return

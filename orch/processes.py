@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from orch import clock
-from orch.records import Process
+from orch.fire_records import Process
 
 if TYPE_CHECKING:
     import psutil

@@ -10,20 +10,23 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from orch import backoff, clock, jsontext
 from orch.adding import add_all, add_one, resolve
 from orch.database import BUSY_TIMEOUT, Database
 from orch.errors import Conflict, NotFound
-from orch.ledger import Ledger
 from orch.legible import storable
 from orch.limits import Retries
-from orch.mail import Mail
 from orch.outcomes import NOTHING, Evidence, Metrics, metrics_in
 from orch.records import Added, Attempt, Backlog, Event, NewTask, Pause, Task
-from orch.spending import Spending
 from orch.states import OWNED, State
+
+if TYPE_CHECKING:
+    from orch.ledger import Ledger
+    from orch.mail import Mail
+    from orch.spending import Spending
 
 # Due tasks that one claim moves at the most, so that a claim stays short behind a million of them.
 PROMOTE_BATCH = 100
@@ -38,10 +41,30 @@ class Queue:
 
     def __init__(self, database: Database, *, by: str = "library") -> None:
         self.database = database
-        self.ledger = Ledger(database)
-        self.mail = Mail(database)
-        self.spending = Spending(database)
         self.by = by
+
+    # Verbs that share the queue's connection, each loaded when it is first asked for: adding a task needs none.
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Who worked when: workers and fires."""
+        from orch.ledger import Ledger
+
+        return Ledger(self.database)
+
+    @cached_property
+    def mail(self) -> Mail:
+        """Notes on their way up, and texts on their way down."""
+        from orch.mail import Mail
+
+        return Mail(self.database)
+
+    @cached_property
+    def spending(self) -> Spending:
+        """What attempts say that they cost."""
+        from orch.spending import Spending
+
+        return Spending(self.database)
 
     @classmethod
     def open(

@@ -12,12 +12,13 @@ from typing import Any
 
 from orch.barrier import Gathered
 from orch.budget import dollars
+from orch.fire_records import FailureGroup, Fire, Tally
 from orch.hygiene import Swept
 from orch.legible import count, shown
 from orch.limits import BUDGETS, Limits
 from orch.plan import BUILT_IN, Plan
 from orch.queue import Queue
-from orch.records import Backlog, FailureGroup, Fire, Tally
+from orch.records import Backlog
 from orch.states import State
 
 _NAMED_TASKS = 5

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 from orch import budget, clock, rollup as rollups
 from orch.deciders import Callback, decide
+from orch.fire_records import Fire, Tally
 from orch.hygiene import look
 from orch.plan import Caps, Demand, Measured, Plan, Question, Report, Snapshot, Spend, capped
 from orch.project import Project
 from orch.queue import Queue
-from orch.records import Backlog, Fire, Tally
+from orch.records import Backlog
 from orch.rollup import Rollup
 from orch.worker import Seat
 

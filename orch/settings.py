@@ -17,8 +17,8 @@ from orch.limits import Limits, Retries
 from orch.modes import RUN, Mode, check_name
 
 if TYPE_CHECKING:
+    from orch.checked import Checked
     from orch.project import Project
-    from orch.settings_schema import Checked
 
 CONFIG_NAME = "orch.toml"
 STATE_NAME = ".orch"
@@ -109,20 +109,20 @@ def read_toml(path: str) -> dict[str, Any]:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def load(place: Place, flags: Mapping[str, Any] | None = None) -> Project:
+def load(place: Place, flags: Mapping[str, Any] | None = None, *, remember: bool = False) -> Project:
     """The whole project, checked: `UsageError` names the file, the key, and what is wrong.
 
-    `flags` are limits by name that beat the environment and the file; None stands for "not given".
+    `flags` are limits by name that beat the environment and the file; None stands for "not given". With `remember` the
+    check is kept in the state folder, and spared by the next command.
     """
     from orch.project import Decider, Guard, Project, Schedule
-    from orch.settings_schema import check
 
-    checked = check(place.raw, place.config or "the defaults")
+    checked = _checked(place, remember=remember)
     limits = _limits(checked)
     limits = replace(limits, **_overrides(flags or {}))
     zone = checked.zone or machine_zone()
     clock.zone(zone)
-    modes = {name: Mode(name=check_name(name), **table) for name, table in checked.modes.items()}
+    modes = {name: Mode(name=check_name(name), **_hashable(table)) for name, table in checked.modes.items()}
     modes.setdefault(RUN, Mode(RUN))
     sinks = checked.sinks
     return Project(
@@ -135,10 +135,29 @@ def load(place: Place, flags: Mapping[str, Any] | None = None) -> Project:
         sinks=[f"file:{os.path.join(place.state, 'notes.md')}"] if sinks is None else sinks,
         durability=checked.durability,
         start_method=checked.start_method,
-        decider=None if checked.decide is None else Decider(**checked.decide),
+        decider=None if checked.decide is None else Decider(**_hashable(checked.decide)),
         schedule=Schedule(**checked.schedule),
-        guard=Guard(**checked.guard),
+        guard=Guard(**_hashable(checked.guard)),
     )
+
+
+def _checked(place: Place, *, remember: bool) -> Checked:
+    from orch import checked as memory
+
+    known = memory.recall(place.state, place.raw)
+    if known is not None:
+        return known
+    from orch.settings_schema import check  # here, as it loads pydantic
+
+    checked = check(place.raw, place.config or "the defaults")
+    if remember:
+        memory.remember(place.state, place.raw, checked)
+    return checked
+
+
+def _hashable(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table whose lists are tuples, as the records have them."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
 
 
 def _limits(checked: Checked) -> Limits:
@@ -150,15 +169,20 @@ def _limits(checked: Checked) -> Limits:
 
 def _overrides(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Limits from the environment (``ORCH_MAX_POOL=4``) and, before them, from flags; bounded as in the file."""
-    from orch.settings_schema import check_limit
-
-    found: dict[str, Any] = {}
+    said: list[tuple[str, Any, str]] = []
     for field in fields(Limits):
         text = os.environ.get(f"ORCH_{field.name.upper()}")
         if text is not None and field.name != "retries":
-            found |= check_limit(field.name, text, f"ORCH_{field.name.upper()}={text!r}")
+            said.append((field.name, text, f"ORCH_{field.name.upper()}={text!r}"))
         if flags.get(field.name) is not None:
-            found |= check_limit(field.name, flags[field.name], f"--{field.name.replace('_', '-')}")
+            said.append((field.name, flags[field.name], f"--{field.name.replace('_', '-')}"))
+    if not said:
+        return {}
+    from orch.settings_schema import check_limit  # here, as it loads pydantic
+
+    found: dict[str, Any] = {}
+    for name, value, where in said:
+        found |= check_limit(name, value, where)
     return found
 
 

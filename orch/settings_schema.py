@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from orch.checked import Checked
 from orch.errors import UsageError
 from orch.modes import RUN
 from orch.notify import check_sink
@@ -131,22 +131,6 @@ class _File(_Table):
         if self.decide is not None and (self.decide.function is None) == (self.decide.command is None):
             raise ValueError("decide: give it either 'function' or 'command', or leave the table out")
         return self
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """The file's content after the check, as plain values; limits that it does not name are not there."""
-
-    zone: str | None
-    limits: dict[str, Any]
-    orchestrator: dict[str, Any]
-    durability: str
-    start_method: str
-    sinks: tuple[str, ...] | None
-    guard: dict[str, Any]
-    decide: dict[str, Any] | None
-    schedule: dict[str, Any]
-    modes: dict[str, dict[str, Any]]
 
 
 def check(raw: Mapping[str, Any], where: str) -> Checked:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 from orch import clock, processes
 from orch.errors import NotFound, OrchError
+from orch.fire_records import PHASES, Fire
 from orch.plan import Plan
 from orch.queue import Queue
-from orch.records import PHASES, Backlog, Event, Fire
+from orch.records import Backlog, Event
 from orch.rollup import read_back, title
 from orch.states import State
 

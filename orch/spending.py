@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orch.database import Database
-from orch.records import Spent
+from orch.fire_records import Spent
 
 
 class Spending:

@@ -6,9 +6,10 @@ import datetime
 from dataclasses import dataclass, field
 
 from orch import budget, clock, processes, schedule, vigil
+from orch.fire_records import Fire
 from orch.project import Project
 from orch.queue import Queue
-from orch.records import Backlog, Fire, Pause
+from orch.records import Backlog, Pause
 from orch.states import State
 
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from orch import processes
+from orch.fire_records import Worker
 from orch.project import Project
 from orch.queue import Queue
-from orch.records import Task, Worker
+from orch.records import Task
 
 
 @dataclass(slots=True)

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from orch import clock, notify, processes, schedule, vigil
 from orch.errors import OrchError
+from orch.fire_records import Refusal
 from orch.legible import when
 from orch.notify import Letter
 from orch.project import Project
 from orch.queue import Queue
-from orch.records import Refusal
 from orch.vigil import Alert, Memory
 
 # A fire is successful when it passed its barrier and stored its note, whatever its tasks did.

@@ -14,8 +14,9 @@ from rich.console import Console, RenderableType
 
 from orch import views
 from orch.budget import Account, Bill
+from orch.fire_records import Fire, Spent, Tally, Told
 from orch.plan import Caps, Demand, Measured, Snapshot, Wish, grant
-from orch.records import Backlog, Event, Fire, Pause, Spent, Tally, Told
+from orch.records import Backlog, Event, Pause
 from orch.rollup import Rollup
 from orch.sight import Moved, Phase, Sight, Sitting
 from orch.standing import ModeStanding, Standing

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orch import settings_schema
 from orch.errors import NotFound, UsageError
 from orch.founding import found, templates
 from orch.limits import Limits
@@ -131,3 +132,47 @@ def test_founding_again_keeps_what_is_there(tmp_path: Path) -> None:
     assert (tmp_path / "orch.toml").read_text() == "# mine"
     with pytest.raises(UsageError, match="stdlib-audit"):
         found(str(tmp_path), template="none")
+
+
+# A check is remembered, as long as nothing has changed
+
+
+def test_a_remembered_check_is_the_same_project_and_needs_no_second_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (
+        "[limits]\ntask_cap = 3\ndaily_cost_usd = 2.5\n[modes.m]\ncommand = ['true', '{x}']\n"
+        "[decide]\ncommand = ['./d']\n[watchdog]\nalerts = ['stdout']\n[notify]\nsinks = ['stdout']\n"
+    )
+    write(tmp_path, text)
+    found(str(tmp_path))
+    checked = load(locate())
+    assert (tmp_path / ".orch" / "settings.json").stat().st_mode & 0o777 == 0o600
+    monkeypatch.setattr(settings_schema, "check", None)
+    assert load(locate()) == checked
+    assert checked.modes["m"].command == ("true", "{x}")
+
+
+def test_a_changed_file_a_changed_rule_and_a_damaged_memory_are_checked_again(tmp_path: Path) -> None:
+    write(tmp_path, "[limits]\ntask_cap = 3")
+    found(str(tmp_path))
+    memory = tmp_path / ".orch" / "settings.json"
+    kept = memory.read_text()
+    write(tmp_path, "[limits]\ntask_cap = 4")
+    assert load(locate()).limits.task_cap == 4
+    write(tmp_path, "[limits]\ntask_cap = 0")
+    with pytest.raises(UsageError, match=r"limits\.task_cap"):
+        load(locate())
+    write(tmp_path, "[limits]\ntask_cap = 3")
+    for junk in ("", "{}", "[]", "null", kept.replace('"modes"', '"moods"'), kept[:-5]):
+        memory.write_text(junk)
+        assert load(locate()).limits.task_cap == 3
+    memory.write_text(kept.replace('"0.1.0"', '"0.0.9"').replace('"task_cap": 3}', '"task_cap": 99}'))
+    assert load(locate()).limits.task_cap == 3, "another version's rules are not these"
+
+
+def test_looking_remembers_nothing(tmp_path: Path) -> None:
+    write(tmp_path, "")
+    (tmp_path / ".orch").mkdir()
+    load(locate())
+    assert list((tmp_path / ".orch").iterdir()) == []

@@ -13,9 +13,9 @@ import pytest
 from freezegun import freeze_time
 
 from orch import clock, processes, vigil, watchdog
+from orch.fire_records import Refusal
 from orch.project import Guard, Project, Schedule
 from orch.queue import Queue
-from orch.records import Refusal
 from orch.watchdog import Watched, watch
 from tests.conftest import World
 

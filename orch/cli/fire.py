@@ -38,7 +38,7 @@ def fire(talk: Talk, /, dry_run: bool, exit_status: bool, scheduled: bool, **cap
     note. An empty queue is no error.
     """
     place = talk.place()
-    project = load(place, caps)
+    project = load(place, caps, remember=not dry_run)
     with Queue.open(project.database, durability=project.durability, by="fire") as queue:
         if dry_run:
             rehearsal = rehearse(queue, project)

@@ -22,7 +22,7 @@ def sweep(talk: Talk, dry_run: bool) -> None:
     they left running, put crashed tasks up for their next try, make due tasks claimable. Doing it again changes
     nothing.
     """
-    project = load(talk.place())
+    project = load(talk.place(), remember=not dry_run)
     with Queue.open(project.database, durability=project.durability, by="sweep") as queue:
         if dry_run:
             found = rehearse(queue, project)

@@ -21,7 +21,7 @@ def watchdog(talk: Talk) -> int:
     said.
     """
     try:
-        project = load(talk.place())
+        project = load(talk.place(), remember=True)
     except OrchError as problem:
         raise Alarm(f"the watchdog cannot see the queue: {problem}") from None
     with talk.beside():

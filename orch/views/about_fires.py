@@ -8,10 +8,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from orch.barrier import Progress
+from orch.fire_records import Fire, Note
 from orch.fires import Between
 from orch.legible import count, when
 from orch.plan import Demand, Plan, Snapshot
-from orch.records import Fire, Note
 from orch.rollup import Rollup, needs_a_person, priced, read_back
 from orch.seating import Rehearsal
 from orch.views.pieces import BAR, Grid, one_line, plain, short, span

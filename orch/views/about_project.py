@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from orch.budget import Account, dollars
+from orch.fire_records import Spent, Told
 from orch.legible import count, when
-from orch.records import Spent, Told
 from orch.rollup import needs_a_person, priced, read_back
 from orch.standing import ModeStanding, Standing
 from orch.views.pieces import Bar, Grid, plain

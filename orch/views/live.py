@@ -8,8 +8,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from orch.clock import seconds_between
+from orch.fire_records import PHASES, Fire
 from orch.legible import count, when
-from orch.records import PHASES, Backlog, Fire
+from orch.records import Backlog
 from orch.sight import Moved, Phase, Sight, Sitting
 from orch.views.pieces import plain, state_text
 

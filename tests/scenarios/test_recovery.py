@@ -13,11 +13,11 @@ import psutil
 import pytest
 
 from orch import clock, processes
+from orch.fire_records import Process
 from orch.hygiene import look, sweep
 from orch.limits import Limits, Retries
 from orch.project import Project
 from orch.queue import Queue
-from orch.records import Process
 from tests.conftest import World, eventually
 from tests.scenarios.test_fire import notes, running
 
