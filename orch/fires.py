@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from types import FrameType
 
-from orch import budget, clock, notify, pool, processes, rollup as rollups, schedule
+from orch import budget, clock, deciders, notify, pool, processes, rollup as rollups, schedule
 from orch.barrier import SLACK, Barrier, Gathered, Progress
-from orch.deciders import Callback, decide
+from orch.deciders import Callback
 from orch.errors import Held, OrchError, Refused, Stopped, UsageError
 from orch.fire_records import Fire, Note, Refusal
 from orch.hygiene import Swept, recover, sweep
@@ -173,7 +173,7 @@ def _decide(
     """Ask who decides. A text counts as read once the plan of the decider that was given it is stored."""
     report(Progress("decide"))
     queue.ledger.stamp(opened.id, "decide")
-    plan = decide(
+    plan = deciders.decide(
         snapshot(queue, project),
         project,
         fire=opened.id,

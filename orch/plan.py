@@ -72,14 +72,12 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """What today's attempts say that they cost, beside the caps (None: no cap) of the day and of one fire."""
+    """What today's attempts say that they cost, beside the caps of the day (None: no cap)."""
 
     tokens: int = 0
     cost_usd: float = 0.0
     daily_tokens: int | None = None
     daily_cost_usd: float | None = None
-    fire_tokens: int | None = None
-    fire_cost_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +106,11 @@ class Caps:
     wall_clock_minutes: float | None = None
     fire_cost_usd: float | None = None
     fire_tokens: int | None = None
+
+    @classmethod
+    def of(cls, limits: Limits) -> Caps:
+        """Those that are configured."""
+        return cls(**{each.name: getattr(limits, each.name) for each in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ from orch.queue import Queue
 # How often it looks where no schedule says so, which is what the crontab lines of a new project do.
 USUAL_PERIOD = 1800.0
 _NAME = "watchdog.json"
+# Tenths of a second.
+_LOCK_TRIES = 600
 
 
 @dataclass(slots=True)
@@ -81,7 +83,10 @@ def remember(project: Project, memory: Memory) -> None:
 
 @contextmanager
 def alone(project: Project) -> Iterator[None]:
-    """One look at a time: another one waits until this is over. Where no lock can be had, it goes without."""
+    """One look at a time: another one waits until this is over.
+
+    Where no lock can be had it goes without, also after a minute: who holds it so long may have been stopped for good.
+    """
     try:
         os.makedirs(project.state, mode=0o700, exist_ok=True)
         descriptor = os.open(f"{_path(project)}.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -89,7 +94,12 @@ def alone(project: Project) -> Iterator[None]:
         yield
         return
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        for _ in range(_LOCK_TRIES):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                clock.sleep(0.1)
         yield
     finally:
         os.close(descriptor)

@@ -141,6 +141,9 @@ def judge(beat: Beat, memory: Memory, project: Project, now: str) -> Verdict:
         base = beat.refused.at
         excuse = f"; the last one was refused at {when(beat.refused.at)} by the cap {beat.refused.cap}"
     due = next_due(project, base)
+    if base > now:
+        # The clock was set back since, so that this moment says nothing: the next due time that was ever seen counts.
+        due = min(next_due(project, now), memory.due_at or due)
     limit = _after(due, project.guard.grace_minutes * 60)
     calm = LIT if beat.last_at else NEW
     last = (

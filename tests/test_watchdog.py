@@ -244,6 +244,28 @@ def test_a_watchdog_that_looks_as_often_as_it_should_excuses_nothing(tmp_path: P
                 assert fleet.look().state == state
 
 
+def test_a_clock_that_was_set_back_does_not_keep_it_quiet(tmp_path: Path) -> None:
+    with freeze_time("2030-01-01T00:00:00Z") as frozen:
+        fleet = Fleet(tmp_path, Guard(grace_minutes=30), Schedule(fire="0 */4 * * *"))
+        fleet.fire()
+        frozen.move_to("2026-11-30T11:10:00Z")
+        assert fleet.look().state == "lit"
+        for moment, state in (("T14:59", "lit"), ("T15:10", "late"), ("T15:31", "dark")):
+            frozen.move_to(f"2026-11-30{moment}:00Z")
+            assert fleet.look().state == state
+        fleet.fire()
+        assert fleet.look().state == "back"
+
+
+def test_a_look_that_was_stopped_for_good_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vigil, "_LOCK_TRIES", 2)
+    fleet = Fleet(tmp_path, Guard())
+    with vigil.alone(fleet.project):
+        assert fleet.look().state == "new"
+
+
 # Alerts that do not arrive
 
 

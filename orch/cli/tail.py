@@ -45,7 +45,7 @@ def tail(talk: Talk, since: str | None, mode: str | None, lines: int, no_follow:
         if no_follow:
             _print_all(talk, follower)
             return 0
-        if talk.as_json or not sys.stdout.isatty():
+        if talk.as_json or not sys.stdout.isatty() or talk.console().is_dumb_terminal:
             return _follow(talk, follower)
         return _watch(talk, follower, f"orch  {place.folder}{f'  {mode}' if mode else ''}")
     finally:

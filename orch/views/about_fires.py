@@ -20,11 +20,11 @@ from orch.views.pieces import BAR, Grid, one_line, plain, short, span
 def rollup(found: Rollup) -> RenderableType:
     """The table that ends a fire."""
     left = {backlog.mode: backlog.ready for backlog in found.waiting}
-    plan = found.plan
-    cut = any(plan.granted.get(mode, 0) != asked for mode, asked in plan.asked.items())
+    decided = found.plan
+    cut = any(decided.granted.get(mode, 0) != asked for mode, asked in decided.asked.items())
     columns: dict[str, list[float]] = {
-        "asked": [plan.asked.get(tally.mode, 0) if cut else 0 for tally in found.tallies],
-        "seats": [plan.granted.get(tally.mode, 0) for tally in found.tallies],
+        "asked": [decided.asked.get(tally.mode, 0) if cut else 0 for tally in found.tallies],
+        "seats": [decided.granted.get(tally.mode, 0) for tally in found.tallies],
         "done": [tally.done for tally in found.tallies],
         "failed": [tally.failed for tally in found.tallies],
         "retry": [tally.retried for tally in found.tallies],
@@ -50,10 +50,10 @@ def rollup(found: Rollup) -> RenderableType:
     lines += [plain(f"missing: {worker}", "red") for worker in found.missing]
     if found.budgeted or any(tally.priced for tally in found.tallies):
         lines.append(Text(f"spent: {priced(found.cost_usd, found.tokens)}"))
-    if plan.problem:
-        lines.append(plain(f"{plan.problem}: {plan.decider} decided instead", "yellow"))
-    if plan.reasoning:
-        lines.append(plain(f"{plan.decider}: {plan.reasoning}"))
+    if decided.problem:
+        lines.append(plain(f"{decided.problem}: {decided.decider} decided instead", "yellow"))
+    if decided.reasoning:
+        lines.append(plain(f"{decided.decider}: {decided.reasoning}"))
     if found.inbox:
         lines.append(Text(f"{count(len(found.inbox), 'text')} for the decider not read yet", style="yellow"))
     person = needs_a_person(found)
