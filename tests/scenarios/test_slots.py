@@ -125,7 +125,14 @@ def send(pids: list[int], signum: int) -> None:
 def test_who_sleeps_past_every_limit_gets_a_moment_before_it_is_judged(world: World, who: str) -> None:
     world.settings("", limits="wall_clock_minutes = 0.04")
     world.orch("add", "mixed", "do=[note('began', '1'), [time.sleep(0.1) for _ in range(10)], note('ended', '1')]")
-    world.orch("add", "--cmd", "--", "sh", "-c", "echo 2 >> began; for i in 0 1 2 3 4 5 6 7 8 9; do sleep 0.1; done; echo 2 >> ended")
+    world.orch(
+        "add",
+        "--cmd",
+        "--",
+        "sh",
+        "-c",
+        "echo 2 >> began; for i in 0 1 2 3 4 5 6 7 8 9; do sleep 0.1; done; echo 2 >> ended",
+    )
     world.orch("watchdog")
     fire = world.start("fire")
     eventually(lambda: len(world.lines("began")) == 2, "the start of both")
