@@ -257,10 +257,13 @@ def _mark_environment(seat: Seat, worker: int) -> None:
 
 
 def _speak_utf8() -> None:
-    """What a function prints is kept as UTF-8, whatever the locale that cron gives."""
+    """What a function prints is kept as UTF-8, whatever the locale that cron gives.
+
+    And line by line, in the order of both streams: the last words of a worker that is killed are kept too.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 def _forget_spool(seat: Seat, worker: int) -> None:
