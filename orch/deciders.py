@@ -80,7 +80,7 @@ def _ask_command(
     assert decider.command is not None
     environment = {**os.environ, processes.DATABASE_MARK: project.database}
     if fire is not None:
-        environment["ORCH_FIRE"] = str(fire)
+        environment |= {"ORCH_FIRE": str(fire), processes.DECIDER_MARK: str(fire)}
     ran = command.run(
         decider.command,
         stdin=snapshot.encode(),

@@ -24,6 +24,8 @@ WORKER_MARK = "ORCH_WORKER"
 DATABASE_MARK = "ORCH_DB"
 # Set for one command.
 TASK_MARK = "ORCH_TASK_ID"
+# Set for a command that decides, to the number of its fire.
+DECIDER_MARK = "ORCH_DECIDES"
 CLAIM_MARK = "ORCH_CLAIM"
 _CLAIM_MARKS = {WORKER_MARK, DATABASE_MARK, TASK_MARK, CLAIM_MARK}
 
@@ -102,6 +104,11 @@ def end_children(grace: float) -> list[str]:
 def end_marked(worker: int, database: str, grace: float) -> list[str]:
     """End what a dead worker has left running, found by the marks in the environment that it inherited."""
     return _end(_marked({WORKER_MARK: str(worker), DATABASE_MARK: database}), grace)
+
+
+def end_decider(fire: int, database: str, grace: float) -> list[str]:
+    """End the command that was deciding for a fire that is gone."""
+    return _end(_marked({DECIDER_MARK: str(fire), DATABASE_MARK: database}), grace)
 
 
 def end_claim(task: int, claim: int, database: str, grace: float) -> tuple[bool, list[str]]:

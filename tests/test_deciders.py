@@ -181,6 +181,23 @@ def test_a_stopped_fire_does_not_wait_for_its_decider(world: World) -> None:
     assert world.answer("fires")[0]["ending"] == "stopped"
 
 
+def test_a_decider_that_outlives_its_fire_is_ended_by_the_next_sweep(world: World) -> None:
+    decide_by(world, shell("echo $$ > asked; exec sleep 1006"))
+    world.orch("add", "ok")
+    world.orch("tell", "hello")
+    fire = world.start("fire")
+    eventually(
+        lambda: (world.folder / "asked").exists() and (world.folder / "asked").read_text().strip(), "the question"
+    )
+    fire.kill()
+    fire.wait(30)
+    world.orch("sweep")
+    decider = int((world.folder / "asked").read_text())
+    eventually(lambda: not Path(f"/proc/{decider}").exists(), "the decider's end")
+    assert world.answer("fires")[0]["ending"] == "died"
+    assert len(world.queue.mail.unread()) == 1, "nobody has read it"
+
+
 # The inbox
 
 

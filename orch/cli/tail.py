@@ -142,6 +142,10 @@ def _keys() -> Iterator[int | None]:
     before = termios.tcgetattr(descriptor)
     try:
         tty.setcbreak(descriptor)
+        single = termios.tcgetattr(descriptor)
+        # A stopped view would leave its screen to the shell.
+        single[6][termios.VSUSP] = b"\0"
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, single)
         yield descriptor
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from orch.budget import dollars
 from orch.legible import when
 from orch.records import Attempt, Event, Task
 from orch.views.pieces import Grid, one_line, plain, short, span, state_text
@@ -72,9 +73,11 @@ def task(
         "took",
         "outcome",
         "exit",
+        "tokens",
+        "cost",
         "error",
         yielding=("claimed", "error"),
-        spare=("claimed", "worker", "took"),
+        spare=("claimed", "worker", "took", "tokens"),
     )
     for attempt in attempts:
         tried.add(
@@ -84,6 +87,8 @@ def task(
             span(attempt.claimed_at, attempt.ended_at),
             state_text(attempt.outcome or "processing"),
             "" if attempt.exit_code is None else str(attempt.exit_code),
+            "" if attempt.tokens is None else f"{attempt.tokens:,}",
+            "" if attempt.cost_usd is None else dollars(attempt.cost_usd),
             plain(attempt.error or attempt.reason or ""),
         )
     moved = Grid("at", "from", "to", "by", "why", yielding=("at", "why"), spare=("at", "by"))

@@ -236,6 +236,7 @@ def test_control_c_ends_the_screen_with_130(world: World, terminal: Any) -> None
     move(world.queue)
     terminal.start(60, 15, "tail")
     terminal.wait_for("task 1 ok: done")
+    terminal.press("C-z")
     terminal.press("C-c")
     screen = terminal.wait_for("exit code 130")
     assert not any("task 1" in line for line in screen)
