@@ -82,6 +82,7 @@ class Rollup:
             or self.left
             or self.error
             or self.plan.problem
+            or self.plan.reasoning
             or self.inbox
         )
 

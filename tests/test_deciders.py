@@ -241,6 +241,29 @@ def test_a_plan_that_is_only_looked_at_leaves_everything_as_it_was(world: World)
     assert [mode["pause_reason"] for mode in seen["modes"] if mode["paused"]] == [None]
 
 
+def test_a_decider_that_wants_nothing_done_says_why_in_a_note_that_is_sent(world: World) -> None:
+    decide_by(world, shell("""echo '{"seats": {}, "reasoning": "not on a Sunday"}'"""))
+    world.orch("add", "ok")
+    assert world.answer("fire")["ending"] == "idle"
+    assert world.states() == {1: "incoming"}
+    assert "command sh: not on a Sunday" in (world.folder / ".orch" / "notes.md").read_text()
+
+
+def test_lower_caps_of_a_plan_hold_for_its_fire(world: World) -> None:
+    plan = '{"seats": {"ok": 5, "run": 1}, "caps": {"task_cap": 2, "fire_cost_usd": 0.5}}'
+    decide_by(world, shell(f"echo '{plan}'"))
+    words = ["sh", "-c", """echo '{"metrics": {"cost_usd": 0.5}}'"""]
+    for _ in range(20):
+        world.queue.add("ok")
+        world.queue.add("run", {"words": words})
+    rollup = world.answer("fire")
+    done = {tally["mode"]: tally["done"] for tally in rollup["tallies"]}
+    assert done["run"] == 1, "one attempt spends it all"
+    assert done.get("ok", 0) <= 10
+    assert rollup["plan"]["caps"] == {"task_cap": 2, "fire_cost_usd": 0.5}
+    assert "fire_cost_usd" in dict(rollup["cuts"])
+
+
 def test_nobody_is_asked_when_there_is_nothing_to_decide(world: World) -> None:
     decide_by(world, shell("touch asked; exit 1"))
     assert plan_of(world) == Plan()

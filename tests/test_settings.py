@@ -83,6 +83,13 @@ def test_nothing_to_go_by_says_what_to_do() -> None:
         ("zone = 'Mars/Base'", "Mars/Base"),
         ("zone = [", "not valid TOML"),
         ("[orchestrator]\nretry_max_attempts = -1", "orchestrator.retry_max_attempts"),
+        ("[schedule]\nfire = 'now and then'", "schedule.fire: 'now and then' is not a cron expression"),
+        ("[schedule]\nfires = '0 * * * *'", "schedule.fires: there is no such setting"),
+        ("[decide]\ntimeout = 5", "decide: give it either 'function' or 'command'"),
+        ("[decide]\ncommand = []", "decide.command"),
+        ("[watchdog]\nalerts = ['mail:me']", "'mail:me' is not a sink"),
+        ("[limits]\nunknown_cost = 'panic'", "limits.unknown_cost"),
+        ("[limits]\ndaily_cost_usd = -1", "limits.daily_cost_usd"),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_file_and_key(tmp_path: Path, text: str, told: str) -> None:
