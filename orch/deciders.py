@@ -5,8 +5,10 @@ Whatever happens to a decider costs nothing but a line in the note: the built-in
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from types import FrameType
@@ -137,11 +139,12 @@ def _call(errand: _Errand) -> str:
     from orch import decision
 
     signal.signal(signal.SIGTERM, _end)
-    # What it prints is no answer, and must not stand in that of the fire.
+    # What it prints is no answer, and must not stand in that of the fire; nor what its own commands print.
     os.dup2(2, 1)
     try:
-        call = function.load(errand.function, errand.folder)
-        found: Any = call(decision.read_snapshot(errand.snapshot))
+        with contextlib.redirect_stdout(sys.stderr):
+            call = function.load(errand.function, errand.folder)
+            found: Any = call(decision.read_snapshot(errand.snapshot))
         return f"plan {jsontext.dump(found, 'its plan')}"
     except OrchError as error:
         return f"error {error}"
