@@ -54,7 +54,7 @@ def today(queue: Queue, limits: Limits, zone: datetime.tzinfo, now: datetime.dat
     if limits.unknown_cost != "stop":
         return Bill(tokens, cost)
     # Only this question needs the log: an attempt that said nothing left no other trace.
-    first = queue.first_event_since(since)
+    first = queue.log.first_since(since)
     return Bill(tokens, cost, *queue.spending.unpriced(since=since, after=first - 1))
 
 

@@ -177,3 +177,18 @@ class FailureGroup:
     count: int
     final: bool
     tasks: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Sitting:
+    """A worker and the task that it works on, with the stamp of its claim."""
+
+    worker: int
+    fire: int | None
+    seat: int | None
+    mode: str | None
+    enrolled_at: str
+    deadline_at: str | None
+    task: int | None
+    key: str | None
+    claimed_at: str | None

@@ -24,6 +24,7 @@ from orch.records import Added, Attempt, Backlog, Event, NewTask, Pause, Task
 from orch.states import OWNED, State
 
 if TYPE_CHECKING:
+    from orch.eventlog import EventLog
     from orch.ledger import Ledger
     from orch.mail import Mail
     from orch.spending import Spending
@@ -51,6 +52,13 @@ class Queue:
         from orch.ledger import Ledger
 
         return Ledger(self.database)
+
+    @cached_property
+    def log(self) -> EventLog:
+        """The log of moves, for whoever follows it."""
+        from orch.eventlog import EventLog
+
+        return EventLog(self.database)
 
     @cached_property
     def mail(self) -> Mail:
@@ -377,21 +385,6 @@ class Queue:
 
     def events(self, id: int) -> list[Event]:
         return [Event(*row) for row in self.database.run("events", task=id)]
-
-    def first_event_since(self, stamp: str) -> int:
-        """The number of the first event at a moment or behind it; one more than the newest where there is none.
-
-        Found by halving, as the log is in the order of time and an index on it would cost every move.
-        """
-        low, high = 1, int(self.database.run("last_event")[0][0]) + 1
-        while low < high:
-            middle = (low + high) // 2
-            found = self.database.run("event_at", id=middle)
-            if found and found[0][1] < stamp:
-                low = found[0][0] + 1
-            else:
-                high = middle
-        return low
 
     def attempts(self, id: int) -> list[Attempt]:
         return [Attempt(*row) for row in self.database.run("attempts", task=id)]

@@ -126,3 +126,16 @@ class Backlog:
     crashed: int = 0
     oldest_at: str | None = None
     top_priority: int = 0
+
+
+@dataclass(slots=True)
+class Moved:
+    """One move of a task, with its mode and key."""
+
+    event: Event
+    mode: str
+    key: str | None
+
+    @property
+    def at(self) -> str:
+        return self.event.at

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from orch import clock, processes
 from orch.errors import NotFound, OrchError
-from orch.fire_records import PHASES, Fire
+from orch.fire_records import PHASES, Fire, Sitting
 from orch.plan import Plan
 from orch.queue import Queue
-from orch.records import Backlog, Event
+from orch.records import Backlog, Moved
 from orch.rollup import read_back, title
 from orch.states import State
 
@@ -26,19 +26,6 @@ _FIRES = 1000
 
 
 @dataclass(slots=True)
-class Moved:
-    """One move of a task, with its mode and key."""
-
-    event: Event
-    mode: str
-    key: str | None
-
-    @property
-    def at(self) -> str:
-        return self.event.at
-
-
-@dataclass(slots=True)
 class Phase:
     """A fire came to a phase; at its end ``told`` is the title of its note."""
 
@@ -46,21 +33,6 @@ class Phase:
     phase: str
     at: str
     told: str | None = None
-
-
-@dataclass(slots=True)
-class Sitting:
-    """A worker and the task that it works on, with the stamp of its claim."""
-
-    worker: int
-    fire: int | None
-    seat: int | None
-    mode: str | None
-    enrolled_at: str
-    deadline_at: str | None
-    task: int | None
-    key: str | None
-    claimed_at: str | None
 
 
 @dataclass(slots=True)
@@ -100,7 +72,7 @@ class Follower:
     def _begin(self, since: str) -> None:
         """News is what comes from a moment on."""
         self._since = self._seen_at = since
-        self._cursor = self._queue.first_event_since(since) - 1
+        self._cursor = self._queue.log.first_since(since) - 1
         self._progress = (0, 0, 0, 0)
         self._phases: dict[int, set[str]] = {}
         fires = self._queue.ledger.fires(_FIRES)
@@ -111,7 +83,7 @@ class Follower:
 
     def has_changed(self, *, peek: bool = False) -> bool:
         """Whether anybody has written since the last call that was not a `peek`."""
-        version = self._queue.database.run("data_version")[0][0]
+        version = self._queue.log.version()
         changed: bool = version != self._version
         if not peek:
             self._version = version
@@ -145,20 +117,18 @@ class Follower:
             self._begin(since)
         elif last:
             after = max(0, self._cursor - _BACK)
-            rows = self._queue.database.run("events_last", after=after, mode=self._mode, limit=last)
-            self._cursor = min((row[0] for row in rows), default=self._cursor + 1) - 1
+            moves = self._queue.log.last(last, mode=self._mode, behind=after)
+            self._cursor = min((move.event.id for move in moves), default=self._cursor + 1) - 1
 
     def news(self) -> list[Moved | Phase]:
         """The moves and phases behind the last look, at most `BATCH` moves, in the order of time."""
-        rows = self._queue.database.run("events_behind", after=self._cursor, mode=self._mode, limit=BATCH)
-        moves: list[Moved | Phase] = [Moved(Event(*row[:9]), row[9], row[10]) for row in rows]
-        if len(rows) == BATCH:
-            # There are more: what the fires did meanwhile comes with the last of them.
-            self._cursor = rows[-1][0]
-            return moves
-        if rows:
-            self._cursor = rows[-1][0]
-        news = moves + (self._phases_behind() if self._mode is None else [])
+        moves = self._queue.log.behind(self._cursor, mode=self._mode, limit=BATCH)
+        if moves:
+            self._cursor = moves[-1].event.id
+        news: list[Moved | Phase] = [*moves]
+        # Where there are more, what the fires did meanwhile comes with the last of them.
+        if self._mode is None and len(moves) < BATCH:
+            news += self._phases_behind()
         news.sort(key=lambda each: each.at)
         if news:
             self._seen_at = max(self._seen_at, news[-1].at)
@@ -166,16 +136,16 @@ class Follower:
 
     def skip_to_last(self, most: int) -> None:
         """Leave out all but the last so many moves."""
-        rows = self._queue.database.run("events_last", after=self._cursor, mode=self._mode, limit=most + 1)
-        if len(rows) > most:
-            self._cursor = rows[most][0]
+        moves = self._queue.log.last(most + 1, mode=self._mode, behind=self._cursor)
+        if len(moves) > most:
+            self._cursor = moves[most].event.id
 
     def look(self) -> Sight:
         """How things stand now."""
         now = clock.stamp(clock.now())
         fires = self._queue.ledger.fires(2)
         running = next((fire for fire in fires if fire.closed_at is None), None)
-        seats = [Sitting(*row) for row in self._queue.database.run("seats_taken")]
+        seats = self._queue.log.seats()
         backlog = self._queue.backlog()
         sight = Sight(
             at=now,
@@ -210,7 +180,7 @@ class Follower:
     def _phases_behind(self) -> list[Moved | Phase]:
         """What fires have come to since the last look, each once."""
         found: list[Moved | Phase] = []
-        fires = [Fire(*row) for row in self._queue.database.run("fires_behind", id=self._fire)]
+        fires = self._queue.log.fires_from(self._fire)
         for fire in fires:
             told = self._phases.setdefault(fire.id, set())
             for name in ("opened", *PHASES, "closed"):

@@ -14,11 +14,11 @@ from rich.console import Console, RenderableType
 
 from orch import views
 from orch.budget import Account, Bill
-from orch.fire_records import Fire, Spent, Tally, Told
+from orch.fire_records import Fire, Sitting, Spent, Tally, Told
 from orch.plan import Caps, Demand, Measured, Snapshot, Wish, grant
-from orch.records import Backlog, Event, Pause
+from orch.records import Backlog, Event, Moved, Pause
 from orch.rollup import Rollup
-from orch.sight import Moved, Phase, Sight, Sitting
+from orch.sight import Phase, Sight
 from orch.standing import ModeStanding, Standing
 from orch.watchdog import Watched
 

@@ -15,7 +15,8 @@ from orch.changes import Changes
 from orch.cli.talk import SCHEMA_VERSION, Talk, common
 from orch.errors import UsageError
 from orch.legible import shown
-from orch.sight import BATCH, Follower, Moved, Phase, find
+from orch.records import Moved
+from orch.sight import BATCH, Follower, Phase, find
 
 # A change is told of by the first write of a commit: what it wrote can be read some milliseconds later.
 _SETTLE = (0.002, 0.02)

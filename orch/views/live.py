@@ -8,10 +8,10 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from orch.clock import seconds_between
-from orch.fire_records import PHASES, Fire
+from orch.fire_records import PHASES, Fire, Sitting
 from orch.legible import count, when
-from orch.records import Backlog
-from orch.sight import Moved, Phase, Sight, Sitting
+from orch.records import Backlog, Moved
+from orch.sight import Phase, Sight
 from orch.views.pieces import plain, state_text
 
 _ENDINGS = {"passed": "green", "idle": "green"}
