@@ -6,6 +6,7 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from orch import clock, notify, processes, schedule, vigil
@@ -77,10 +78,11 @@ class Watched:
         return 1 if self.undelivered or self.trouble else 0
 
 
-def watch(project: Project) -> Watched:
+def watch(project: Project, tell: Callable[[str, str], None] = lambda state, text: None) -> Watched:
     """Look once: judge, remember, and tell of an outage that begins, goes on or is over.
 
-    Whatever is wrong with the queue is an outage too.
+    Whatever is wrong with the queue is an outage too. `tell` is given the state and what has to be said once, before it
+    is remembered as said; the alerts follow.
     """
     with vigil.alone(project):
         now = clock.stamp(clock.now())
@@ -104,7 +106,9 @@ def watch(project: Project) -> Watched:
             looked_before=before,
             news=news,
         )
-        # Before anything is sent: what is sent twice is better than what is never sent, and better still is once.
+        # Whoever is killed in between says it twice, which is better than never.
+        for text in news:
+            tell(memory.state, text)
         _keep(project, memory, watched)
         _send(project, memory, watched)
         return watched

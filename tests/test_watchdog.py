@@ -306,6 +306,21 @@ def test_what_nobody_heard_of_is_told_when_it_is_over(tmp_path: Path) -> None:
         assert "back after the outage that was found at 2026-11-30 12:01:11Z" in text
 
 
+def test_what_has_to_be_said_is_said_before_it_is_remembered(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, Guard(0.0000001, 0))
+
+    def die(state: str, text: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        watch(fleet.project, die)
+    said: list[str] = []
+    for _ in range(2):
+        watch(fleet.project, lambda state, text: said.append(state))
+    assert said == ["dark"]
+    assert fleet.told() == ["dark"]
+
+
 def test_it_can_be_killed_between_sending_and_noting_and_sends_twice_at_most(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, Guard(0.0000001, 0))
     fleet.look()

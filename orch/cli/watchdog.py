@@ -24,15 +24,18 @@ def watchdog(talk: Talk) -> int:
         project = load(talk.place(), remember=True)
     except OrchError as problem:
         raise Alarm(f"the watchdog cannot see the queue: {problem}") from None
-    with talk.beside():
-        watched = watch(project)
-    talk.show(watched, lambda: talk.views().watched(watched))
-    dark = watched.state == DARK
-    for text in watched.news or ([watched.told] if dark and not talk.quiet else []):
-        if dark:
-            talk.error("alarm", text, watched.exit_code)
+
+    def tell(state: str, text: str) -> None:
+        if state == DARK:
+            talk.error("alarm", text, Alarm.exit_code)
         else:
             talk.news(text)
+
+    with talk.beside():
+        watched = watch(project, tell)
+    talk.show(watched, lambda: talk.views().watched(watched))
+    if watched.state == DARK and not (watched.news or talk.quiet):
+        tell(DARK, watched.told)
     for sink, error in watched.undelivered:
         talk.error("undelivered", f"the alert could not be sent to {sink}: {error}; it will be tried again", 1)
     if watched.trouble:
