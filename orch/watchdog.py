@@ -78,7 +78,7 @@ class Watched:
         return 1 if self.undelivered or self.trouble else 0
 
 
-def watch(project: Project, tell: Callable[[str, str], None] = lambda state, text: None) -> Watched:
+def watch(project: Project, tell: Callable[[str, str], None] = lambda *_: None) -> Watched:
     """Look once: judge, remember, and tell of an outage that begins, goes on or is over.
 
     Whatever is wrong with the queue is an outage too. `tell` is given the state and what has to be said once, before it
