@@ -39,7 +39,7 @@ def recall(state: str, raw: Mapping[str, Any]) -> Checked | None:
         with open(os.path.join(state, _NAME), encoding="utf-8") as file:
             kept = json.load(file)
         return Checked(**kept["checked"]) if kept["of"] == _known_by(raw) else None
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
 
 

@@ -20,6 +20,8 @@ from orch.queue import Queue
 # How often it looks where no schedule says so, which is what the crontab lines of a new project do.
 USUAL_PERIOD = 1800.0
 _NAME = "watchdog.json"
+# Seconds that a scheduler may be late.
+_LATE = 60.0
 # Tenths of a second.
 _LOCK_TRIES = 600
 
@@ -61,10 +63,12 @@ def recall(project: Project) -> Memory:
             raw = json.load(file)
         raw["pending"] = [Alert(**alert) for alert in raw.get("pending", ())]
         memory = Memory(**raw)
+        if not all(isinstance(tries, int) for alert in memory.pending for tries in alert.sinks.values()):
+            return Memory()
         for stamp in (memory.looked_at, memory.since, memory.dark_since, memory.alerted_at, memory.excused_until):
             if stamp is not None:
                 clock.moment(stamp)
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return Memory()
     return memory
 
@@ -105,20 +109,20 @@ def alone(project: Project) -> Iterator[None]:
         os.close(descriptor)
 
 
-def period(project: Project) -> float:
-    """Seconds between two looks, as the schedule has them."""
+def expected_by(project: Project, looked: str) -> str:
+    """Until when the watchdog should have looked again: its second due time behind the last look, and a minute."""
+    after = clock.moment(looked)
     if project.schedule.watchdog is None:
-        return USUAL_PERIOD
-    zone = clock.zone(project.zone)
-    first = schedule.next_due(project.schedule.watchdog, zone, clock.now())
-    return (schedule.next_due(project.schedule.watchdog, zone, first) - first).total_seconds()
+        return clock.stamp(clock.after(after, 2 * USUAL_PERIOD + _LATE))
+    for _ in range(2):
+        after = schedule.next_due(project.schedule.watchdog, clock.zone(project.zone), after)
+    return clock.stamp(clock.after(after, _LATE))
 
 
 def unwatched(queue: Queue, project: Project) -> str | None:
     """The complaint that nobody guards the heartbeat; None while the watchdog looks as often as it should."""
     looked = recall(project).looked_at
-    silent = clock.seconds_between(looked or queue.ledger.made_at(), clock.stamp(clock.now()))
-    if silent <= 2 * period(project):
+    if clock.stamp(clock.now()) <= expected_by(project, looked or queue.ledger.made_at()):
         return None
     since = f"has not looked since {when(looked)}" if looked else "has never looked"
     return f"the watchdog {since}: is 'orch watchdog' in the crontab?"

@@ -136,8 +136,8 @@ def judge(beat: Beat, memory: Memory, project: Project, now: str) -> Verdict:
 
     A fire is due at the first due time behind the last success (behind the making of the queue, before there was one).
     A fire that a cap refused is known not to be missing, unless the fires before it failed. One that is under way in
-    time is waited for. A look that comes after a gap in the watchdog's own looks, as when a laptop slept, waits for the
-    next due time once.
+    time is waited for, as long as its own limits let it run. A look that comes after a gap in the watchdog's own looks,
+    as when a laptop slept, waits for the next due time once.
     """
     base = beat.last_at or beat.made_at
     excuse = ""
@@ -157,24 +157,30 @@ def judge(beat: Beat, memory: Memory, project: Project, now: str) -> Verdict:
     )
     if now <= due:
         return Verdict(calm, f"all is well: {last}{excuse}; the next is due at {when(due)}", due)
-    if beat.running is not None and beat.running[1] <= limit:
-        return Verdict(
-            calm, f"all is well: {last}; fire {beat.running[0]} has been running since {when(beat.running[1])}", due
-        )
+    running = beat.running
+    if running is not None and running[1] <= limit and now <= _after(running[1], longest_fire(project)):
+        return Verdict(calm, f"all is well: {last}; fire {running[0]} has been running since {when(running[1])}", due)
     if now <= limit:
         return Verdict(LATE, f"a fire was due at {when(due)} and is late; it is given until {when(limit)}; {last}", due)
     excused = memory.excused_until
-    if memory.looked_at is not None and memory.looked_at < due:
-        gap = clock.seconds_between(memory.looked_at, now)
-        if gap > 2 * vigil.period(project):
-            excused = _after(next_due(project, now), project.guard.grace_minutes * 60)
+    if memory.looked_at is not None and memory.looked_at < due and now > vigil.expected_by(project, memory.looked_at):
+        excused = _after(next_due(project, now), project.guard.grace_minutes * 60)
     if excused is not None and now <= excused:
         told = f"no fire has succeeded since one was due at {when(due)}, when nobody was looking"
         return Verdict(LATE, f"{told}; it is given until {when(excused)}; {last}", due, excused)
     failed = f"; {beat.failed}" if beat.failed else ""
+    if running is not None:
+        failed += f"; fire {running[0]} has been running since {when(running[1])}"
     return Verdict(
         DARK, f"no fire has succeeded since one was due at {when(due)}; {last}{failed}: the fleet is dark", due
     )
+
+
+def longest_fire(project: Project) -> float:
+    """Seconds that a fire can take before all its limits are over: one that takes longer hangs, or was stopped."""
+    minutes = [project.limits.wall_clock_minutes, *(mode.wall_clock_minutes or 0 for mode in project.modes.values())]
+    deciding = project.decider.timeout if project.decider else 0.0
+    return deciding + max(minutes) * 60 + 6 * project.limits.grace_sec + project.guard.grace_minutes * 60
 
 
 def next_due(project: Project, after: str) -> str:
@@ -200,7 +206,9 @@ def advance(memory: Memory, verdict: Verdict, project: Project, now: str) -> lis
             memory.dark_since = now
             return [_tell(memory, project, "dark", verdict.told, now)]
         told_of = memory.alerted_at or memory.dark_since
-        if not memory.pending and clock.seconds_between(told_of, now) >= project.guard.remind_hours * 3600:
+        if clock.seconds_between(told_of, now) >= project.guard.remind_hours * 3600:
+            # Who has not heard of it yet hears the newer word only.
+            memory.pending = [alert for alert in memory.pending if alert.kind == "back"]
             return [_tell(memory, project, "reminder", f"still, since {when(memory.dark_since)}: {verdict.told}", now)]
     elif memory.dark_since is not None:
         # Whoever has not heard of the outage hears of it now, as a thing of the past.

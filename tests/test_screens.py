@@ -166,6 +166,18 @@ VIEWS = {
 }
 
 
+@pytest.mark.parametrize("height", range(8, 30))
+def test_a_taller_screen_never_shows_less(height: int) -> None:
+    def moves(rows: int) -> int:
+        console = Console(file=io.StringIO(), width=80, height=rows, force_terminal=False, color_system=None)
+        console.print(Fixed(rows))
+        assert isinstance(console.file, io.StringIO)
+        return sum(line.startswith("12:00:") for line in console.file.getvalue().splitlines())
+
+    assert moves(height) <= moves(height + 1) <= len(NEWS)
+    assert moves(30) == len(NEWS)
+
+
 @pytest.mark.parametrize("width", [80, 40])
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_screen_looks_as_it_is_stored(name: str, width: int) -> None:

@@ -125,6 +125,20 @@ def test_a_fire_under_way_in_time_is_waited_for_and_one_that_began_too_late_is_n
         assert fleet.look().state == "dark"
 
 
+def test_a_fire_that_hangs_past_all_its_limits_is_no_sign_of_life(tmp_path: Path) -> None:
+    with freeze_time("2026-11-30T12:00:00Z") as frozen:
+        fleet = Fleet(tmp_path)
+        fleet.fire()
+        frozen.tick(61)
+        number = fleet.fire("runs")
+        frozen.tick(14 * MINUTE)
+        assert fleet.look().state == "lit", "a worker may run for fifteen minutes"
+        frozen.tick(3 * MINUTE)
+        looked = fleet.look()
+        assert (looked.state, looked.exit_code) == ("dark", 7)
+        assert f"fire {number} has been running since 2026-11-30 12:01:01Z" in looked.told
+
+
 def test_a_fire_that_a_cap_refused_is_reported_and_not_missing(tmp_path: Path) -> None:
     with freeze_time("2026-11-30T12:00:00Z") as frozen:
         fleet = Fleet(tmp_path)
@@ -266,6 +280,24 @@ def test_a_look_that_was_stopped_for_good_does_not_stop_the_others(
         assert fleet.look().state == "new"
 
 
+def test_a_watchdog_with_office_hours_is_not_missed_at_night_and_has_no_gap_in_the_morning(tmp_path: Path) -> None:
+    with freeze_time("2026-11-30T16:00:00Z") as frozen:
+        hours = Schedule(fire="0 2 * * *", watchdog="0,30 9-17 * * *")
+        fleet = Fleet(tmp_path, Guard(grace_minutes=30), hours)
+        fleet.fire()
+        frozen.move_to("2026-11-30T16:30:00Z")
+        assert fleet.look().state == "lit"
+        for moment, complaint in (
+            ("2026-11-30T22:00:00Z", False),
+            ("2026-12-01T08:00:00Z", False),
+            ("2026-12-01T08:32:00Z", True),
+        ):
+            frozen.move_to(moment)
+            assert (vigil.unwatched(fleet.queue, fleet.project) is not None) is complaint
+        frozen.move_to("2026-12-01T08:00:01Z")
+        assert fleet.look().state == "dark", "seven hours after the fire of 02:00"
+
+
 # Alerts that do not arrive
 
 
@@ -288,6 +320,19 @@ def test_an_alert_that_did_not_arrive_is_not_sent_and_is_tried_again(
         assert [(name, told in error) for name, error in looked.undelivered] == [(sink, True)]
         assert vigil.recall(fleet.project).pending[0].sinks == {sink: tries}
         assert fleet.told() == ["dark"], "the other one has it, once"
+
+
+def test_a_sink_that_is_broken_silences_no_reminder_to_the_others(tmp_path: Path) -> None:
+    with freeze_time("2026-11-30T12:00:00Z") as frozen:
+        guard = Guard(60 / 3600, 10 / 60, remind_hours=0.1, alerts=("file:alerts.md", "file:/proc/nope"))
+        fleet = Fleet(tmp_path, guard)
+        news = 0
+        for _ in range(120):
+            frozen.tick(5)
+            news += len(fleet.look().news)
+        assert fleet.told() == ["dark", "reminder"]
+        assert news == 2
+        assert len(vigil.recall(fleet.project).pending) == 1, "only the newest word waits for it"
 
 
 def test_what_nobody_heard_of_is_told_when_it_is_over(tmp_path: Path) -> None:
@@ -377,9 +422,21 @@ def test_whatever_is_wrong_with_the_queue_is_one_outage(
     assert fleet.told() == ["dark", "back"]
 
 
+DAMAGED = '{"pending": [{"id": 1, "kind": "dark", "text": "t", "sinks": {"file:alerts.md": "x"}}]}'
+
+
 def test_a_memory_that_makes_no_sense_is_forgotten(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, Guard())
-    for junk in ("", "[]", "{", '{"looked_at": "yesterday"}', '{"pending": [1]}', "null"):
+    for junk in (
+        "",
+        "[]",
+        "{",
+        '{"looked_at": "yesterday"}',
+        '{"pending": [1]}',
+        "null",
+        DAMAGED,
+        '{"pending":' + "[" * 100_000,
+    ):
         (tmp_path / ".orch" / "watchdog.json").write_text(junk)
         assert fleet.look().state == "new"
 

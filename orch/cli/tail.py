@@ -28,13 +28,11 @@ _KEPT = 500
 @click.command()
 @click.option("--since", metavar="TIME", help="Begin so long ago (15m, 2h) or at this ISO 8601 time.")
 @click.option("--mode", metavar="MODE", help="Only this mode.")
-@click.option(
-    "-n", "--lines", type=click.IntRange(min=0), default=10, show_default=True, help="Begin so many moves back."
-)
+@click.option("-n", "--lines", type=click.IntRange(min=0), help="Begin so many moves back: 10, or all with --since.")
 @click.option("--no-follow", is_flag=True, help="End after what is there.")
 @common
 @click.pass_obj
-def tail(talk: Talk, since: str | None, mode: str | None, lines: int, no_follow: bool) -> int:
+def tail(talk: Talk, since: str | None, mode: str | None, lines: int | None, no_follow: bool) -> int:
     """Watch the queue live: the running fire, its seats, the backlog, and every move; 'q' ends it.
 
     In a pipe, or with --no-follow, one line a move; with --json one JSON object a line.
@@ -42,7 +40,12 @@ def tail(talk: Talk, since: str | None, mode: str | None, lines: int, no_follow:
     place = talk.place()
     follower = find(place.database, mode=mode)
     try:
-        follower.go_back(since=None if since is None else _moment(since, place.zone), last=lines)
+        if since is None:
+            follower.go_back(last=10 if lines is None else lines)
+        else:
+            follower.go_back(since=_moment(since, place.zone))
+            if lines is not None:
+                follower.skip_to_last(lines)
         if no_follow:
             _print_all(talk, follower)
             return 0

@@ -56,7 +56,7 @@ class Screenful:
         if seats or modes:
             lines.append(Text())
         room = max(0, height - len(lines))
-        lines += [line(news, brief=True) for news in self._news[len(self._news) - room :]] if room else []
+        lines += [line(news, brief=True) for news in self._news[max(0, len(self._news) - room) :]]
         for each in lines[:height]:
             each.truncate(width, overflow="ellipsis")
             yield each

@@ -87,6 +87,7 @@ def test_it_begins_so_many_moves_back_or_at_a_time_and_shows_one_mode(world: Wor
     assert world.orch("tail", "--no-follow", "-n", "0") == ""
     assert len(world.orch("tail", "--no-follow", "--since", "1h").splitlines()) == 16
     assert len(world.orch("tail", "--no-follow", "--since", "1h", "--mode", "ran").splitlines()) == 8
+    assert len(world.orch("tail", "--no-follow", "--since", "1h", "-n", "2").splitlines()) == 2
     assert world.orch("tail", "--no-follow", "--since", "2999-01-01") == ""
     assert len(world.orch("tail", "--no-follow", "--since", "2020-01-01T00:00Z").splitlines()) == 16
     world.orch("tail", "--since", "yesterday", code=2)
