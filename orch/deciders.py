@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from orch import clock, jsontext, processes
-from orch.errors import OrchError
+from orch.errors import OrchError, Stopped
 from orch.outcomes import error_text
 from orch.plan import Plan, Snapshot, Wish, by_backlog, grant
 from orch.pool import Crew
@@ -49,6 +49,9 @@ def decide(
         else:
             wish = _checked(chosen(snapshot), snapshot)
         return grant(wish, snapshot, decider=name)
+    except Stopped:
+        # Whoever only looks at a plan was asked to stop.
+        raise
     except Exception as error:
         decided = by_backlog(snapshot)
         decided.problem = f"{name}: {error if isinstance(error, OrchError) else error_text(error)}"

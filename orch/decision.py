@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
 from orch import jsontext, plan
 from orch.errors import OrchError, UsageError
+from orch.limits import LARGEST
 
 # Beyond any pool: whoever asks for more has not judged anything.
 MOST_SEATS = 500
@@ -31,11 +32,11 @@ class Caps(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    max_pool: Annotated[int, Field(ge=1)] | None = None
-    task_cap: Annotated[int, Field(ge=1)] | None = None
-    wall_clock_minutes: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    fire_cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    fire_tokens: Annotated[int, Field(ge=0)] | None = None
+    max_pool: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
+    task_cap: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
+    wall_clock_minutes: Annotated[float, Field(gt=0, le=LARGEST)] | None = None
+    fire_cost_usd: Annotated[float, Field(ge=0, le=LARGEST)] | None = None
+    fire_tokens: Annotated[int, Field(ge=0, le=LARGEST)] | None = None
 
 
 class Plan(BaseModel):

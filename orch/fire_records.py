@@ -111,7 +111,7 @@ class Delivery:
 class Tally:
     """What one mode's attempts came to: counts by outcome, the seconds that they took, and what they say they cost.
 
-    ``priced`` counts the attempts that say so.
+    ``priced`` counts the attempts that ended and say so; one that was given back is paid for, but has not ended.
     """
 
     mode: str

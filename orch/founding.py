@@ -22,6 +22,7 @@ class Founded:
     written: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     crontab: list[str] = field(default_factory=list)
+    warning: str | None = None
 
 
 def templates() -> list[str]:
@@ -53,5 +54,12 @@ def found(folder: str, *, template: str = "default", database: str | None = None
     os.makedirs(os.path.dirname(place.database), mode=0o700, exist_ok=True)
     Queue.open(place.database, create=True, durability=place.durability).close()
     founded.database = place.database
-    founded.crontab = crontab.lines(crontab.this_program(), config, load(place, remember=True).schedule)
+    project = load(place, remember=True)
+    founded.crontab = crontab.lines(crontab.this_program(), config, project.schedule)
+    here = machine_zone()
+    if project.schedule.fire is not None and project.zone != here:
+        founded.warning = (
+            f"cron follows the clock of this machine ({here}) and the schedule that of {project.zone}: let cron start"
+            " the fire every quarter of an hour instead; each due time is taken once"
+        )
     return founded

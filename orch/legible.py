@@ -20,6 +20,11 @@ def shown_lines(text: str) -> str:
     return "\n".join(shown(line) for line in text.split("\n"))
 
 
+def figure(value: float) -> str:
+    """Any number in full, a whole one without a point, however large it is."""
+    return f"{value:,}" if isinstance(value, int) or not value.is_integer() else f"{int(value):,}"
+
+
 def when(stamp: str | None) -> str:
     """A stored moment as a person reads it, to the second; nothing for None."""
     return f"{stamp[:10]} {stamp[11:19]}Z" if stamp else ""

@@ -19,6 +19,9 @@ class Retries:
     jitter: float = 0.2
 
 
+# No cap is larger, and nothing that is counted against one: sums of such numbers stay within 64 bits.
+LARGEST = 10**12
+
 # The caps on what attempts say that they spent.
 BUDGETS = ("daily_cost_usd", "daily_tokens", "fire_cost_usd", "fire_tokens")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from orch import jsontext
 from orch.errors import UsageError
+from orch.limits import LARGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +90,13 @@ class NotNow(Exception):
 def metrics_of(value: Any) -> Metrics | None:
     """What a result says of its price: its member ``metrics`` with ``tokens`` and ``cost_usd``, both optional.
 
-    A number that cannot be a price (negative, not finite, not a number at all) counts as not said.
+    A number that cannot be a price (negative, absurdly large, not a number at all) counts as not said.
     """
     said = value.get("metrics") if isinstance(value, dict) else None
     if not isinstance(said, dict):
         return None
     tokens, cost = _amount(said.get("tokens")), _amount(said.get("cost_usd"))
-    if tokens is not None and (tokens != int(tokens) or tokens >= 2**53):
+    if tokens is not None and tokens != int(tokens):
         tokens = None
     if tokens is None and cost is None:
         return None
@@ -119,7 +120,7 @@ def _amount(said: Any) -> float | None:
         amount = float(said)
     except OverflowError:
         return None
-    return amount if math.isfinite(amount) and amount >= 0 else None
+    return amount if math.isfinite(amount) and 0 <= amount <= LARGEST else None
 
 
 def error_text(error: BaseException) -> str:

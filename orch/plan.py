@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from orch.fire_records import Told
+from orch.legible import figure
 from orch.limits import Limits
 
 # The shape of what a decider reads and writes; it goes up when a reader of the old shape would be misled.
@@ -231,7 +232,7 @@ def _lowered(wanted: Caps, configured: Caps, plan: Plan) -> Caps:
         if want is None or want == have:
             continue
         if have is not None and want > have:
-            plan.cuts.append((name, f"{have:g} and not {want:g}, as the decider asked"))
+            plan.cuts.append((name, f"{figure(have)} and not {figure(want)}, as the decider asked"))
         else:
             changed[name] = want
     plan.caps = dict(changed)

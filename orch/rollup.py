@@ -14,7 +14,7 @@ from orch.barrier import Gathered
 from orch.budget import dollars
 from orch.fire_records import FailureGroup, Fire, Tally
 from orch.hygiene import Swept
-from orch.legible import count, shown
+from orch.legible import count, figure, shown
 from orch.limits import BUDGETS, Limits
 from orch.plan import BUILT_IN, Plan
 from orch.queue import Queue
@@ -22,6 +22,7 @@ from orch.records import Backlog
 from orch.states import State
 
 _NAMED_TASKS = 5
+_NAMED_TEXTS = 20
 # What tells two otherwise equal errors apart: numbers, addresses, paths and file names.
 _PARTICULAR = re.compile(r"0x[0-9a-fA-F]+|(?:[\w.-]*/)+[\w.-]*|\b[\w-]+\.\w{1,5}\b|\d+")
 
@@ -83,6 +84,7 @@ class Rollup:
             or self.error
             or self.plan.problem
             or self.plan.reasoning
+            or (self.plan.decider != BUILT_IN and not self.plan.granted)
             or self.inbox
         )
 
@@ -149,7 +151,7 @@ def collect(
         lost=sum(worker.lost for worker in crew),
         seats=len(crew),
         error=error,
-        inbox=[told.text for told in queue.mail.unread()],
+        inbox=[told.text[:500] for told in queue.mail.unread()[:_NAMED_TEXTS]],
         unwatched=unwatched,
         budgeted=limits is not None and limits.budgeted,
     )
@@ -290,7 +292,7 @@ def _cut(rollup: Rollup) -> list[str]:
 
 
 def _spent(rollup: Rollup) -> list[str]:
-    if not (rollup.budgeted or any(tally.priced for tally in rollup.tallies)):
+    if not (rollup.budgeted or rollup.cost_usd or rollup.tokens or any(tally.priced for tally in rollup.tallies)):
         return []
     lines = []
     for tally in rollup.tallies:
@@ -308,9 +310,13 @@ def _decided(rollup: Rollup) -> list[str]:
     if plan.problem:
         lines.append(f"- {_line(plan.problem)}; {plan.decider} decided instead")
     if plan.reasoning:
-        lines.append(f"- {plan.decider}: {_line(plan.reasoning)}")
+        lines.append(f"- {_line(plan.decider)}: {_line(plan.reasoning)}")
+    elif plan.decider != BUILT_IN:
+        lines.append(f"- by {_line(plan.decider)}")
+    if plan.decider != BUILT_IN and not plan.granted:
+        lines.append("- no seats: nothing was drained, whatever waits")
     if plan.caps:
-        lines.append(f"- lower caps: {', '.join(f'{name} {value:g}' for name, value in plan.caps.items())}")
+        lines.append(f"- lower caps: {', '.join(f'{name} {figure(value)}' for name, value in plan.caps.items())}")
     if plan.problem or plan.decider != BUILT_IN:
         lines += [f"- {mode}: {plan.granted.get(mode, 0)} of {asked} seats" for mode, asked in plan.asked.items()]
     lines += [f"- nobody has read yet: {_line(text)}" for text in rollup.inbox]

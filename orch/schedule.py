@@ -27,7 +27,7 @@ _NAMED = {
 def check_expression(text: str) -> str:
     """The expression itself, five fields or a name such as ``@daily``; `UsageError` says what is wrong with it."""
     fields = _NAMED.get(text.strip(), text).split()
-    if len(fields) != 5:
+    if len(fields) != 5 or not text.isprintable():
         raise UsageError(
             f"{text!r} is not a cron expression: write five fields, such as '0 */4 * * *', or one of "
             + ", ".join(_NAMED)
@@ -43,7 +43,9 @@ def check_expression(text: str) -> str:
 
 def next_due(expression: str, zone: datetime.tzinfo, after: datetime.datetime) -> datetime.datetime:
     """The first due time behind a moment, in UTC."""
-    return next(_from(expression, zone, after)).astimezone(clock.UTC)
+    # A job at a fixed time is found again in the second pass of a repeated hour, where it was due in the first.
+    found = (due.astimezone(clock.UTC) for due in _from(expression, zone, after))
+    return next(due for due in found if due > after)
 
 
 def last_due(expression: str, zone: datetime.tzinfo, now: datetime.datetime) -> datetime.datetime:

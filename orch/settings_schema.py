@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from orch.checked import Checked
 from orch.errors import UsageError
+from orch.limits import LARGEST
 from orch.modes import RUN
 from orch.notify import check_sink
 from orch.schedule import check_expression
@@ -49,10 +50,10 @@ class _LimitsTable(_Table):
     not_now_delay: NotNegative | None = None
     grace_sec: NotNegative | None = None
     output_cap: Annotated[int, Field(ge=1024)] | None = None
-    daily_cost_usd: NotNegative | None = None
-    daily_tokens: Annotated[int, Field(ge=0)] | None = None
-    fire_cost_usd: NotNegative | None = None
-    fire_tokens: Annotated[int, Field(ge=0)] | None = None
+    daily_cost_usd: Annotated[float, Field(ge=0, le=LARGEST)] | None = None
+    daily_tokens: Annotated[int, Field(ge=0, le=LARGEST)] | None = None
+    fire_cost_usd: Annotated[float, Field(ge=0, le=LARGEST)] | None = None
+    fire_tokens: Annotated[int, Field(ge=0, le=LARGEST)] | None = None
     unknown_cost: Literal["ignore", "stop"] | None = None
 
 

@@ -34,6 +34,7 @@ class Alert:
     kind: str
     text: str
     sinks: dict[str, int] = field(default_factory=dict)
+    at: str = ""
 
 
 @dataclass(slots=True)
@@ -63,14 +64,23 @@ def recall(project: Project) -> Memory:
             raw = json.load(file)
         raw["pending"] = [Alert(**alert) for alert in raw.get("pending", ())]
         memory = Memory(**raw)
-        if not all(isinstance(tries, int) for alert in memory.pending for tries in alert.sinks.values()):
+        counts = [memory.alerts, *(tries for alert in memory.pending for tries in alert.sinks.values())]
+        if not all(isinstance(number, int) for number in counts):
             return Memory()
         for stamp in (memory.looked_at, memory.since, memory.dark_since, memory.alerted_at, memory.excused_until):
-            if stamp is not None:
-                clock.moment(stamp)
+            if stamp is not None and clock.stamp(clock.moment(stamp)) != stamp:
+                return Memory()
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return Memory()
     return memory
+
+
+def forget_the_future(memory: Memory, now: str) -> None:
+    """Drop what was noted under a clock that was ahead and has been set back since."""
+    if memory.looked_at is not None and memory.looked_at > now:
+        memory.looked_at = None
+    if memory.alerted_at is not None and memory.alerted_at > now:
+        memory.alerted_at = now
 
 
 def remember(project: Project, memory: Memory) -> None:
@@ -121,8 +131,10 @@ def expected_by(project: Project, looked: str) -> str:
 
 def unwatched(queue: Queue, project: Project) -> str | None:
     """The complaint that nobody guards the heartbeat; None while the watchdog looks as often as it should."""
-    looked = recall(project).looked_at
-    if clock.stamp(clock.now()) <= expected_by(project, looked or queue.ledger.made_at()):
+    memory, now = recall(project), clock.stamp(clock.now())
+    forget_the_future(memory, now)
+    looked = memory.looked_at
+    if now <= expected_by(project, looked or queue.ledger.made_at()):
         return None
     since = f"has not looked since {when(looked)}" if looked else "has never looked"
     return f"the watchdog {since}: is 'orch watchdog' in the crontab?"

@@ -85,15 +85,20 @@ def watch(project: Project, tell: Callable[[str, str], None] = lambda *_: None) 
     is remembered as said; the alerts follow.
     """
     with vigil.alone(project):
-        now = clock.stamp(clock.now())
         memory = vigil.recall(project)
-        before = memory.looked_at
         beat = None
         try:
             beat = listen(project)
-            verdict = judge(beat, memory, project, now)
         except OrchError as error:
-            verdict = Verdict(DARK, f"the queue cannot be looked at: {error}")
+            unseen = str(error)
+        # Not before: the queue may have kept it waiting, and a fire may have ended meanwhile.
+        now = clock.stamp(clock.now())
+        vigil.forget_the_future(memory, now)
+        before = memory.looked_at
+        if beat is not None:
+            verdict = judge(beat, memory, project, now)
+        else:
+            verdict = Verdict(DARK, f"the queue cannot be looked at: {unseen}")
         news = advance(memory, verdict, project, now)
         watched = Watched(
             state=memory.state,
@@ -162,9 +167,11 @@ def judge(beat: Beat, memory: Memory, project: Project, now: str) -> Verdict:
         return Verdict(calm, f"all is well: {last}; fire {running[0]} has been running since {when(running[1])}", due)
     if now <= limit:
         return Verdict(LATE, f"a fire was due at {when(due)} and is late; it is given until {when(limit)}; {last}", due)
-    excused = memory.excused_until
+    patience = _after(next_due(project, now), project.guard.grace_minutes * 60)
+    # No further than it could have been set by a look at this hour: the clock may have been far ahead.
+    excused = None if memory.excused_until is None else min(memory.excused_until, patience)
     if memory.looked_at is not None and memory.looked_at < due and now > vigil.expected_by(project, memory.looked_at):
-        excused = _after(next_due(project, now), project.guard.grace_minutes * 60)
+        excused = patience
     if excused is not None and now <= excused:
         told = f"no fire has succeeded since one was due at {when(due)}, when nobody was looking"
         return Verdict(LATE, f"{told}; it is given until {when(excused)}; {last}", due, excused)
@@ -224,7 +231,7 @@ def _tell(memory: Memory, project: Project, kind: str, text: str, now: str) -> s
     if kind != "back":
         memory.alerted_at = now
     if project.guard.alerts:
-        memory.pending.append(Alert(memory.alerts, kind, text, dict.fromkeys(project.guard.alerts, 0)))
+        memory.pending.append(Alert(memory.alerts, kind, text, dict.fromkeys(project.guard.alerts, 0), now))
     return text
 
 
@@ -237,11 +244,13 @@ def _send(project: Project, memory: Memory, watched: Watched) -> None:
                 del alert.sinks[sink]
                 continue
             alert.sinks[sink] += 1
+            _keep(project, memory, watched)
             error = notify.send(sink, _letter(alert), project.folder, again=alert.sinks[sink] > 1, limit=ALERT_LIMIT)
             if error is None:
                 del alert.sinks[sink]
             else:
                 watched.undelivered.append((sink, error))
+            _keep(project, memory, watched)
         if not alert.sinks:
             memory.pending.remove(alert)
         _keep(project, memory, watched)
@@ -249,7 +258,10 @@ def _send(project: Project, memory: Memory, watched: Watched) -> None:
 
 def _letter(alert: Alert) -> Letter:
     marks = {"ORCH_ALERT": alert.kind, "ORCH_ALERT_ID": str(alert.id)}
-    return Letter(f"alert {alert.id}", f"## Watchdog: {alert.kind}\n\n{notify.one_line(alert.text)}\n", marks)
+    # Numbers begin again with a new queue; the moment does not.
+    return Letter(
+        f"alert {alert.id} of {alert.at}", f"## Watchdog: {alert.kind}\n\n{notify.one_line(alert.text)}\n", marks
+    )
 
 
 def _keep(project: Project, memory: Memory, watched: Watched) -> None:

@@ -49,6 +49,7 @@ def add(world: World, count: int, **said: object) -> None:
         ({"tokens": 1.5, "cost_usd": -0.5}, None),
         ({"tokens": "12", "cost_usd": True}, None),
         ({"tokens": 10**400, "cost_usd": float("inf")}, None),
+        ({"tokens": 2**53 - 1, "cost_usd": 1.7e308}, None),
         ({"tokens": None, "cost_usd": float("nan")}, None),
         ({}, None),
         ([1], None),
@@ -83,7 +84,7 @@ def test_a_command_is_paid_for_whatever_it_came_to(world: World, code: int) -> N
     add(world, 1, code=code)
     rollup = world.answer("fire")
     [tally] = rollup["tallies"]
-    assert (tally["tokens"], tally["cost_usd"], tally["priced"]) == (10, 0.4, 1)
+    assert (tally["tokens"], tally["cost_usd"], tally["priced"]) == (10, 0.4, int(code != 75))
     assert "Spent:\n- run: $0.40, 10 tokens" in world.answer("notes")[0]["body"]
 
 
@@ -107,6 +108,25 @@ def test_a_function_is_paid_for_whether_it_returns_or_raises(world: World) -> No
         ("done", 3),
         ("failed", 3),
     ]
+
+
+def test_a_price_counts_though_the_result_cannot_be_stored(world: World) -> None:
+    with (world.folder / "work.py").open("a") as file:
+        file.write("def odd(task):\n    return {'metrics': {'cost_usd': 6}, 'at': object()}\n")
+    world.settings("", modes='[modes.odd]\nfunction = "work:odd"', limits="daily_cost_usd = 10")
+    for _ in range(4):
+        world.queue.add("odd")
+    world.orch("fire", "--max-pool", "1")
+    assert sorted(world.states().values()) == ["failed", "failed", "incoming", "incoming"]
+
+
+def test_only_attempts_that_ended_are_said_to_have_kept_silent(world: World) -> None:
+    add(world, 1, code=75)
+    world.queue.add("ok")
+    world.orch("fire")
+    body = world.answer("notes")[0]["body"]
+    assert "- run: $0.40, 10 tokens\n" in body
+    assert "- ok: $0.00, 0 tokens; 1 attempt did not say" in body
 
 
 # What is too much

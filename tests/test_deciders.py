@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import stat
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,40 @@ def test_a_decider_that_fails_loses_nothing_and_the_note_says_so(world: World) -
     assert "the backlog decided instead" in world.answer("notes")[0]["body"]
     assert set(world.states().values()) == {"done"}
     assert [told.text for told in world.queue.mail.unread()] == ["only billing today"]
+
+
+@pytest.mark.parametrize("cap", ["fire_tokens", "max_pool", "task_cap", "wall_clock_minutes", "fire_cost_usd"])
+def test_no_number_of_a_plan_can_break_a_fire(world: World, cap: str) -> None:
+    plan = '{"seats": {"ok": 1}, "caps": {"' + cap + '": ' + "9" * 400 + "}}"
+    decide_by(world, shell(f"echo '{plan}'"))
+    world.queue.add("ok")
+    assert f"caps.{cap}" in (plan_of(world).problem or "")
+    if cap == "fire_tokens":
+        world.orch("fire")
+        world.orch("sweep")
+        assert world.states() == {1: "done"}
+        assert world.answer("fires")[0]["ending"] == "passed"
+
+
+def test_a_plan_without_seats_is_told_of_though_it_says_nothing(world: World) -> None:
+    decide_by(world, shell("""echo '{"seats": {}}'"""))
+    world.queue.add("ok")
+    world.orch("fire")
+    text = (world.folder / ".orch" / "notes.md").read_text()
+    assert "- by command sh" in text
+    assert "no seats: nothing was drained" in text
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
+def test_a_plan_that_is_only_looked_at_ends_its_decider_when_it_is_ended(world: World, signum: int) -> None:
+    decide_by(world, shell("echo $$ > asked; exec sleep 1008"))
+    world.queue.add("ok")
+    plan = world.start("plan")
+    asked = world.folder / "asked"
+    eventually(lambda: asked.exists() and asked.read_text().strip(), "the question")
+    plan.send_signal(signum)
+    assert plan.wait(30) == 128 + signum
+    eventually(lambda: not Path(f"/proc/{int(asked.read_text())}").exists(), "the decider's end")
 
 
 def test_a_stopped_fire_does_not_wait_for_its_decider(world: World) -> None:

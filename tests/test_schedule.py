@@ -24,6 +24,9 @@ def local(text: str) -> str:
         # 02:30 exists twice: once, at the first.
         ("30 2 * * *", "2026-10-24T02:30+02:00", "2026-10-25T02:30+02:00"),
         ("30 2 * * *", "2026-10-25T02:30+02:00", "2026-10-26T02:30+01:00"),
+        # Asked in the second pass, it was due in the first.
+        ("50 2 * * *", "2026-10-25T02:10+01:00", "2026-10-26T02:50+01:00"),
+        ("30 2 * * *", "2026-10-25T02:02+01:00", "2026-10-26T02:30+01:00"),
         # A wildcard follows the clock on the wall.
         ("*/15 * * * *", "2026-03-29T01:45+01:00", "2026-03-29T03:00+02:00"),
         ("*/15 * * * *", "2026-10-25T02:45+02:00", "2026-10-25T02:00+01:00"),
@@ -74,6 +77,7 @@ def test_forwards_and_backwards_agree_through_both_nights(expression: str, night
         ("0 0 0 * * *", "write five fields"),
         ("@reboot", "write five fields"),
         ("61 * * * *", "bad minute"),
+        ("*/5 * * * *\n", "write five fields"),
         ("0 0 31 2 *", "bad day-of-month"),
         ("every day at nine oclock", "bad minute"),
     ],

@@ -132,6 +132,13 @@ def test_the_commented_defaults_of_the_template_are_the_real_ones(tmp_path: Path
     assert project.schedule == Schedule("0 */4 * * *", "*/15 * * * *", "*/30 * * * *")
 
 
+def test_a_schedule_that_cron_does_not_follow_is_warned_of(tmp_path: Path) -> None:
+    write(tmp_path, 'zone = "Pacific/Chatham"\n[schedule]\nfire = "0 0 * * *"')
+    assert "each due time is taken once" in (found(str(tmp_path)).warning or "")
+    write(tmp_path, f'zone = "{machine_zone()}"\n[schedule]\nfire = "0 0 * * *"')
+    assert found(str(tmp_path)).warning is None
+
+
 def test_founding_again_keeps_what_is_there(tmp_path: Path) -> None:
     write(tmp_path, "# mine")
     assert found(str(tmp_path)).kept == ["orch.toml"]

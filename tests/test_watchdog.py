@@ -7,12 +7,13 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 from freezegun import freeze_time
 
-from orch import clock, processes, vigil, watchdog
+from orch import clock, notify, processes, vigil, watchdog
 from orch.fire_records import Refusal
 from orch.project import Guard, Project, Schedule
 from orch.queue import Queue
@@ -271,6 +272,46 @@ def test_a_clock_that_was_set_back_does_not_keep_it_quiet(tmp_path: Path) -> Non
         assert fleet.look().state == "back"
 
 
+def test_a_look_under_a_clock_far_ahead_is_not_believed_later(tmp_path: Path) -> None:
+    with freeze_time("2026-11-30T11:00:00Z") as frozen:
+        fleet = Fleet(tmp_path, Guard(remind_hours=1), Schedule(fire="0 */4 * * *"))
+        fleet.fire()
+        fleet.look()
+        frozen.move_to("2036-01-01T00:00:00Z")
+        fleet.look()
+        for day in (1, 2, 3):
+            frozen.move_to(f"2026-12-{day:02}T16:00:00Z")
+            looked = fleet.look()
+        assert looked.state == "dark"
+        frozen.move_to("2036-01-02T00:00:00Z")
+        fleet.look()
+        before = len(fleet.told())
+        for hour in (17, 18, 19):
+            frozen.move_to(f"2026-12-03T{hour}:30:00Z")
+            fleet.look()
+        assert len(fleet.told()) > before, "it is reminded of all the same"
+        frozen.move_to("2036-01-02T00:00:00Z")
+        fleet.look()
+        frozen.move_to("2026-12-03T20:00:00Z")
+        assert vigil.unwatched(fleet.queue, fleet.project) is not None
+
+
+def test_a_try_is_noted_before_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet(tmp_path, Guard(0.0000001, 0, alerts=("file:alerts.md", "command:slow")))
+    sent = notify.send
+
+    def send(sink: str, *rest: Any, **options: Any) -> str | None:
+        if sink == "command:slow":
+            raise KeyboardInterrupt
+        return sent(sink, *rest, **options)
+
+    monkeypatch.setattr(notify, "send", send)
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            fleet.look()
+    assert fleet.told() == ["dark"], "the other sink has it, once"
+
+
 def test_a_look_that_was_stopped_for_good_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,7 +411,7 @@ def test_it_can_be_killed_between_sending_and_noting_and_sends_twice_at_most(tmp
     fleet = Fleet(tmp_path, Guard(0.0000001, 0))
     fleet.look()
     memory = vigil.recall(fleet.project)
-    memory.pending.append(vigil.Alert(1, "dark", "again", {"file:alerts.md": 1}))
+    memory.pending.append(vigil.Alert(1, "dark", "again", {"file:alerts.md": 1}, memory.dark_since or ""))
     vigil.remember(fleet.project, memory)
     fleet.look()
     assert fleet.told() == ["dark"], "a file shows what has arrived already"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import click
 
 from orch.barrier import Progress
-from orch.cli.talk import Talk, common
+from orch.cli.talk import Talk, common, stoppable
 from orch.errors import OrchError
 from orch.fires import due_slot, fire as run_fire
 from orch.queue import Queue
@@ -41,7 +41,8 @@ def fire(talk: Talk, /, dry_run: bool, exit_status: bool, scheduled: bool, **cap
     project = load(place, caps, remember=not dry_run)
     with Queue.open(project.database, durability=project.durability, by="fire") as queue:
         if dry_run:
-            rehearsal = rehearse(queue, project)
+            with stoppable():
+                rehearsal = rehearse(queue, project)
             talk.show(rehearsal, lambda: talk.views().rehearsal(rehearsal))
             return 0
         with talk.beside(), _live(talk) as report:

@@ -24,3 +24,5 @@ def init(talk: Talk, template: str, folder: str) -> None:
     told = [f"wrote {name}" for name in founded.written] + [f"kept {name} as it is" for name in founded.kept]
     told += [f"queue: {founded.database}", "", "for the crontab ('crontab -e'):", "", *founded.crontab]
     talk.line(founded, "\n".join(told))
+    if founded.warning:
+        talk.say(f"orch: {founded.warning}")

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from orch.cli.talk import Talk, common
+from orch.cli.talk import Talk, common, stoppable
 from orch.errors import NotFound
 from orch.plan import Plan
 from orch.queue import Queue
@@ -45,6 +45,7 @@ def plan(talk: Talk, explain: bool, schema: bool, snapshot: bool, number: int | 
             stored = Plan.read_back(json.loads(fire.plan))
             talk.show(stored, lambda: talk.views().plan(stored))
         else:
-            found = rehearse(queue, project)
+            with stoppable():
+                found = rehearse(queue, project)
             seen = found.snapshot if explain else None
             talk.show(found if explain else found.plan, lambda: talk.views().plan(found.plan, seen))

@@ -136,7 +136,7 @@ def _watch(talk: Talk, follower: Follower, head: str) -> int:
 @contextmanager
 def _keys() -> Iterator[int | None]:
     """Single keys from the terminal, unseen; the terminal is as before afterwards."""
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         yield None
         return
     import termios
@@ -147,8 +147,8 @@ def _keys() -> Iterator[int | None]:
     try:
         tty.setcbreak(descriptor)
         single = termios.tcgetattr(descriptor)
-        # A stopped view would leave its screen to the shell.
-        single[6][termios.VSUSP] = b"\0"
+        # A view that is stopped or torn down would leave its screen to the shell.
+        single[6][termios.VSUSP] = single[6][termios.VQUIT] = b"\0"
         termios.tcsetattr(descriptor, termios.TCSADRAIN, single)
         yield descriptor
     finally:

@@ -6,15 +6,16 @@ import contextlib
 import dataclasses
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orch.errors import UsageError
+from orch.errors import Stopped, UsageError
 from orch.legible import shown, shown_lines
 
 if TYPE_CHECKING:
@@ -83,10 +84,13 @@ class Talk:
 
     def news(self, text: str) -> None:
         """What has to be heard even where nothing is to be said when all is well."""
-        click.echo(
-            json.dumps({"schema_version": SCHEMA_VERSION, "news": text}) if self.as_json else f"orch: {shown(text)}",
-            err=True,
+        message = (
+            json.dumps({"schema_version": SCHEMA_VERSION, "news": text}) if self.as_json else f"orch: {shown(text)}"
         )
+        try:
+            click.echo(message, err=True)
+        except OSError:
+            pass
 
     def beside(self) -> AbstractContextManager[Any]:
         """Where the answer is JSON, what else is written to standard output (a note) goes to standard error."""
@@ -111,6 +115,21 @@ class Talk:
         # Without a terminal nothing is cut: what is piped is read by programs.
         width = None if sys.stdout.isatty() else 1_000_000
         return PipeConsole(highlight=False, markup=False, emoji=False, width=width)
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """TERM and HUP unwind what runs, as Ctrl-C does, so that nothing that it has started is left behind."""
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        raise Stopped(f"stopped by {signal.Signals(signum).name}", signum)
+
+    before = {signum: signal.signal(signum, stop) for signum in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
 def common(command: F) -> F:

@@ -10,7 +10,7 @@ from rich.text import Text
 from orch.barrier import Progress
 from orch.fire_records import Fire, Note
 from orch.fires import Between
-from orch.legible import count, when
+from orch.legible import count, figure, when
 from orch.plan import Demand, Plan, Snapshot
 from orch.rollup import Rollup, needs_a_person, priced, read_back
 from orch.seating import Rehearsal
@@ -48,7 +48,7 @@ def rollup(found: Rollup) -> RenderableType:
         lines.append(table)
     lines += [plain(f"cut by {cap}: {what}", "yellow") for cap, what in found.cuts]
     lines += [plain(f"missing: {worker}", "red") for worker in found.missing]
-    if found.budgeted or any(tally.priced for tally in found.tallies):
+    if found.budgeted or found.cost_usd or found.tokens:
         lines.append(Text(f"spent: {priced(found.cost_usd, found.tokens)}"))
     if decided.problem:
         lines.append(plain(f"{decided.problem}: {decided.decider} decided instead", "yellow"))
@@ -130,7 +130,7 @@ def plan(found: Plan, snapshot: Snapshot | None = None) -> RenderableType:
     lines.append(plain(f"decided by {found.decider}{said}"))
     lines.append(table if found.asked or demands else Text("nothing to drain: no worker would start"))
     if found.caps:
-        lines.append(plain("lower caps: " + ", ".join(f"{name} {value:g}" for name, value in found.caps.items())))
+        lines.append(plain("lower caps: " + ", ".join(f"{name} {figure(value)}" for name, value in found.caps.items())))
     lines += [plain(f"cut by {cap}: {what}", "yellow") for cap, what in found.cuts if cap != "backlog"]
     return Group(*lines)
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from orch.budget import Account, dollars
 from orch.fire_records import Spent, Told
-from orch.legible import count, when
+from orch.legible import count, figure, when
 from orch.rollup import needs_a_person, priced, read_back
 from orch.standing import ModeStanding, Standing
 from orch.views.pieces import Bar, Grid, plain
@@ -156,7 +156,7 @@ def account(found: Account) -> RenderableType:
         style = "red" if spent >= most else "green"
         row.add_row(Bar((min(spent, most), style), (max(0, most - spent), "dim")), Text(f"{told} today"))
         lines.append(row)
-    per_fire = [f"{name} {most:g}" for name, most in found.caps.items() if name.startswith("fire")]
+    per_fire = [f"{name} {figure(most)}" for name, most in found.caps.items() if name.startswith("fire")]
     if per_fire:
         lines.append(Text(f"a fire: {', '.join(per_fire)}"))
     if not found.caps:

@@ -55,9 +55,9 @@ def call(function: Callable[[Task], Any], task: Task) -> Outcome:
     try:
         return Done(None if value is None else jsontext.dump(value, "result"))
     except UsageError as error:
-        return Failed(str(error))
+        return Failed(str(error), Evidence(metrics=metrics_of(value)))
     except Exception as error:
-        return Failed(f"result is not JSON: {error_text(error)}")
+        return Failed(f"result is not JSON: {error_text(error)}", Evidence(metrics=metrics_of(value)))
 
 
 def _price(error: BaseException) -> Evidence:
