@@ -111,7 +111,7 @@ class Delivery:
 class Tally:
     """What one mode's attempts came to: counts by outcome, the seconds that they took, and what they say they cost.
 
-    ``priced`` counts the attempts that ended and say so; one that was given back is paid for, but has not ended.
+    ``priced`` counts the attempts that say so, ``silent`` those that came to an end and do not.
     """
 
     mode: str
@@ -124,6 +124,7 @@ class Tally:
     tokens: int = 0
     cost_usd: float = 0.0
     priced: int = 0
+    silent: int = 0
     seconds: float = 0.0
 
     @property

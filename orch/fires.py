@@ -124,7 +124,7 @@ def close_dead_fires(queue: Queue, project: Project) -> list[int]:
     with queue.transaction(durable=True):
         for opened in queue.ledger.fires_open():
             if _is_gone(opened, project.limits):
-                if opened.phase == "decide" and project.decider is not None:
+                if opened.phase == "decide":
                     processes.end_decider(opened.id, project.database, project.limits.grace_sec)
                 error = f"its process (pid {opened.pid}) was gone in the phase {opened.phase}"
                 _close(queue, project, opened, "died", Swept(), _stored_plan(opened), Gathered(), error=error)

@@ -206,7 +206,7 @@ def grant(wish: Wish, snapshot: Snapshot, *, decider: str) -> Plan:
     """What the caps leave of a wish. Seats are given out in its order, until the pool is full."""
     plan = Plan(asked=dict(wish.seats), decider=decider, reasoning=wish.reasoning)
     plan.read = [told.id for told in snapshot.inbox]
-    snapshot = replace(snapshot, caps=_lowered(wish.caps, snapshot.caps, plan))
+    snapshot = replace(snapshot, caps=_lowered(wish.caps, snapshot, plan))
     bounds = _bounds(plan, snapshot)
     left = snapshot.caps.max_pool or 0
     for mode, bound in bounds.items():
@@ -220,22 +220,30 @@ def grant(wish: Wish, snapshot: Snapshot, *, decider: str) -> Plan:
 
 def capped(limits: Limits, plan: Plan) -> Limits:
     """The limits of a fire whose plan lowers some of them."""
-    changed: dict[str, Any] = dict(plan.caps)
+    changed: dict[str, Any] = {}
+    for name, value in plan.caps.items():
+        have = getattr(limits, name)
+        changed[name] = value if have is None else min(value, have)
     return replace(limits, **changed) if changed else limits
 
 
-def _lowered(wanted: Caps, configured: Caps, plan: Plan) -> Caps:
-    """The configured caps, lower where that is wanted. A higher one is cut back to what is configured."""
+def _lowered(wanted: Caps, snapshot: Snapshot, plan: Plan) -> Caps:
+    """The fire's caps, lower where that is wanted. A wish that is below nothing is cut back to what is configured.
+
+    A mode's own cap can be higher than the fire's: then it is that one which the wish lowers.
+    """
+    configured = snapshot.caps
     changed: dict[str, Any] = {}
     for name in (each.name for each in fields(Caps)):
         want, have = getattr(wanted, name), getattr(configured, name)
         if want is None or want == have:
             continue
-        if have is not None and want > have:
-            plan.cuts.append((name, f"{figure(have)} and not {figure(want)}, as the decider asked"))
+        if have is None or want < have:
+            changed[name] = plan.caps[name] = want
+        elif any((getattr(demand, name, None) or 0) > want for demand in snapshot.modes):
+            plan.caps[name] = want
         else:
-            changed[name] = want
-    plan.caps = dict(changed)
+            plan.cuts.append((name, f"{figure(have)} and not {figure(want)}, as the decider asked"))
     return replace(configured, **changed)
 
 

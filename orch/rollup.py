@@ -296,8 +296,7 @@ def _spent(rollup: Rollup) -> list[str]:
         return []
     lines = []
     for tally in rollup.tallies:
-        unknown = tally.ended - tally.priced
-        silent = f"; {count(unknown, 'attempt')} did not say" if unknown > 0 else ""
+        silent = f"; {count(tally.silent, 'attempt')} did not say" if tally.silent else ""
         lines.append(f"- {tally.mode}: {priced(tally.cost_usd, tally.tokens)}{silent}")
     if len(lines) > 1:
         lines.append(f"- in all: {priced(rollup.cost_usd, rollup.tokens)}")

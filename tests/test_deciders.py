@@ -205,6 +205,15 @@ def test_a_plan_that_is_only_looked_at_ends_its_decider_when_it_is_ended(world: 
     eventually(lambda: not Path(f"/proc/{int(asked.read_text())}").exists(), "the decider's end")
 
 
+def test_a_mean_price_counts_every_attempt_that_told_one(world: World) -> None:
+    for code in (0, 1, 75):
+        words = ["sh", "-c", f"""echo '{{"metrics": {{"cost_usd": 1, "tokens": 10}}}}'; exit {code}"""]
+        world.queue.add("run", {"words": words})
+    world.orch("fire")
+    [measured] = [demand.measured for demand in snapshot(world).modes if demand.measured]
+    assert (measured.attempts, measured.cost_usd, measured.tokens) == (2, 1.0, 10.0)
+
+
 def test_a_stopped_fire_does_not_wait_for_its_decider(world: World) -> None:
     decide_by(world, shell("touch asked; sleep 1003"))
     world.orch("add", "ok")
@@ -226,6 +235,7 @@ def test_a_decider_that_outlives_its_fire_is_ended_by_the_next_sweep(world: Worl
     )
     fire.kill()
     fire.wait(30)
+    world.settings("")
     world.orch("sweep")
     decider = int((world.folder / "asked").read_text())
     eventually(lambda: not Path(f"/proc/{decider}").exists(), "the decider's end")

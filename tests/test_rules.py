@@ -13,7 +13,10 @@ from hypothesis import given, strategies as st
 from orch import backoff, clock, crontab, jsontext
 from orch.errors import UsageError
 from orch.limits import Limits, Retries
+from orch.modes import Mode
 from orch.plan import Caps, Demand, Measured, Snapshot, Wish, by_backlog, capped, grant
+from orch.project import Project
+from orch.seating import seats_of
 
 
 def test_the_backoff_grows_up_to_its_ceiling() -> None:
@@ -213,6 +216,17 @@ def test_a_wish_can_lower_a_cap_and_never_raise_it() -> None:
     assert plan.caps == {"max_pool": 3, "fire_cost_usd": 1.5}
     assert ("task_cap", "25 and not 100, as the decider asked") in plan.cuts
     assert capped(Limits(), plan) == Limits(max_pool=3, fire_cost_usd=1.5)
+
+
+def test_a_wish_lowers_the_own_cap_of_a_mode_too_and_raises_no_other() -> None:
+    seen = snapshot(a=60, b=60)
+    seen = replace(seen, modes=[replace(seen.modes[0], task_cap=100), seen.modes[1]])
+    plan = grant(Wish({"a": 1, "b": 1}, Caps(task_cap=50)), seen, decider="me")
+    assert (plan.caps, plan.cuts, plan.planned) == ({"task_cap": 50}, [], 50 + 25)
+    assert capped(Limits(), plan).task_cap == 25
+    modes = {"a": Mode("a", command=("true",), task_cap=100), "b": Mode("b", command=("true",))}
+    seats = seats_of(plan, Project("x.db", ".", "x", modes), fire=1)
+    assert [(seat.mode.name, seat.task_cap) for seat in seats] == [("a", 50), ("b", 25)]
 
 
 @given(
