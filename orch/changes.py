@@ -29,7 +29,6 @@ class Changes:
     """
 
     def __init__(self, database: str, *, reader: int | None = None, keys: int | None = None) -> None:
-        self._database = database
         self._reader, self._keys = reader, keys
         self._names = {os.path.basename(database), os.path.basename(database) + "-wal"}
         self._poll = select.poll()
@@ -65,13 +64,13 @@ class Changes:
         if self._inotify is not None:
             os.close(self._inotify)
 
-    def wait(self, seconds: float) -> set[str]:
-        """Wait so long at the most: any of ``changed``, ``gone`` (the reader), ``signal``, and the keys pressed.
+    def wait(self) -> set[str]:
+        """Wait a second at the most: any of ``changed``, ``gone`` (the reader), ``signal``, and the keys pressed.
 
-        An empty set when the time is over; it can be over early, so that the caller looks now and then in any case.
+        An empty set when nothing came, so that the caller looks now and then in any case.
         """
         seen: set[str] = set()
-        deadline = clock.monotonic() + min(seconds, _POLL if self._inotify is None else _NET)
+        deadline = clock.monotonic() + (_POLL if self._inotify is None else _NET)
         while not seen:
             rest = deadline - clock.monotonic()
             if rest <= 0:

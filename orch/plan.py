@@ -227,6 +227,12 @@ def capped(limits: Limits, plan: Plan) -> Limits:
     return replace(limits, **changed) if changed else limits
 
 
+def worker_cap(name: str, plan: Plan, own: float | None, fires: float) -> float:
+    """What bounds one worker: its mode's own cap before the fire's, and a lower one of the plan before both."""
+    cap = own or fires
+    return min(cap, plan.caps.get(name, cap))
+
+
 def _lowered(wanted: Caps, snapshot: Snapshot, plan: Plan) -> Caps:
     """The fire's caps, lower where that is wanted. A wish that is below nothing is cut back to what is configured.
 
@@ -281,10 +287,10 @@ def _note_pool_cut(plan: Plan, bounds: Mapping[str, int]) -> None:
 def _counted(plan: Plan, snapshot: Snapshot) -> Plan:
     """The plan with how many tasks its seats can drain at the most."""
     demands = {demand.mode: demand for demand in snapshot.modes}
-    lowered = plan.caps.get("task_cap", math.inf)
     for mode, seats in plan.granted.items():
-        most = min(_task_cap(demands[mode], snapshot.caps), lowered)
-        plan.planned += int(min(demands[mode].ready, seats * most))
+        demand = demands[mode]
+        cap = worker_cap("task_cap", plan, demand.task_cap, _task_cap(demand, snapshot.caps))
+        plan.planned += int(min(demand.ready, seats * cap))
     return plan
 
 

@@ -96,6 +96,11 @@ class Rollup:
     def cost_usd(self) -> float:
         return math.fsum(tally.cost_usd for tally in self.tallies)
 
+    @property
+    def is_priced(self) -> bool:
+        """Whether prices are worth a word: one was told, or they count against a cap."""
+        return self.budgeted or any(tally.priced for tally in self.tallies)
+
     def as_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), ensure_ascii=True)
 
@@ -292,7 +297,7 @@ def _cut(rollup: Rollup) -> list[str]:
 
 
 def _spent(rollup: Rollup) -> list[str]:
-    if not (rollup.budgeted or rollup.cost_usd or rollup.tokens or any(tally.priced for tally in rollup.tallies)):
+    if not rollup.is_priced:
         return []
     lines = []
     for tally in rollup.tallies:

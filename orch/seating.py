@@ -8,7 +8,8 @@ from orch import budget, clock, rollup as rollups
 from orch.deciders import Callback, decide
 from orch.fire_records import Fire, Tally
 from orch.hygiene import look
-from orch.plan import Caps, Demand, Measured, Plan, Question, Report, Snapshot, Spend, capped
+from orch.modes import Mode
+from orch.plan import Caps, Demand, Measured, Plan, Question, Report, Snapshot, Spend, capped, worker_cap
 from orch.project import Project
 from orch.queue import Queue
 from orch.records import Backlog
@@ -74,19 +75,17 @@ def snapshot(queue: Queue, project: Project) -> Snapshot:
 
 
 def seats_of(plan: Plan, project: Project, *, fire: int) -> list[Seat]:
-    """One seat a worker that was granted; the caps of a mode beat the fire's, and lower ones of the plan beat both."""
+    """One seat for each worker that was granted."""
     seats: list[Seat] = []
     now = clock.now()
     limits = capped(project.limits, plan)
     for name, count in plan.granted.items():
         mode = project.modes[name]
-        minutes = mode.wall_clock_minutes or limits.wall_clock_minutes
-        minutes = min(minutes, plan.caps.get("wall_clock_minutes", minutes))
-        task_cap = mode.task_cap or limits.task_cap
+        minutes = worker_cap("wall_clock_minutes", plan, mode.wall_clock_minutes, limits.wall_clock_minutes)
         seat = Seat(
             number=0,
             mode=mode,
-            task_cap=int(min(task_cap, plan.caps.get("task_cap", task_cap))),
+            task_cap=int(worker_cap("task_cap", plan, mode.task_cap, limits.task_cap)),
             until=clock.stamp(clock.after(now, minutes * 60)),
             fire=fire,
             database=project.database,
@@ -107,7 +106,7 @@ def _demands(queue: Queue, project: Project, past: list[Rollup], now: str) -> li
     measured = _measured(past)
     demands = []
     for name in sorted({*backlogs, *project.modes}):
-        mode, backlog = project.modes.get(name), backlogs.get(name, Backlog(name))
+        mode, backlog = project.modes.get(name, Mode(name)), backlogs.get(name, Backlog(name))
         pause = pauses.get(name) or pauses.get("*")
         demands.append(
             Demand(
@@ -121,13 +120,13 @@ def _demands(queue: Queue, project: Project, past: list[Rollup], now: str) -> li
                 oldest_at=backlog.oldest_at,
                 oldest_seconds=clock.seconds_between(backlog.oldest_at, now) if backlog.oldest_at else None,
                 top_priority=backlog.top_priority,
-                known=mode is not None,
+                known=name in project.modes,
                 paused=pause is not None,
                 pause_reason=pause.reason if pause else None,
-                task_cap=mode.task_cap if mode else None,
-                max_seats=mode.max_seats if mode else None,
-                timeout=mode.timeout if mode else None,
-                wall_clock_minutes=mode.wall_clock_minutes if mode else None,
+                task_cap=mode.task_cap,
+                max_seats=mode.max_seats,
+                timeout=mode.timeout,
+                wall_clock_minutes=mode.wall_clock_minutes,
                 measured=measured.get(name),
             )
         )

@@ -114,7 +114,6 @@ def watch(project: Project, tell: Callable[[str, str], None] = lambda *_: None) 
         # Whoever is killed in between says it twice, which is better than never.
         for text in news:
             tell(memory.state, text)
-        _keep(project, memory, watched)
         _send(project, memory, watched)
         return watched
 
@@ -211,24 +210,24 @@ def advance(memory: Memory, verdict: Verdict, project: Project, now: str) -> lis
     if state == DARK:
         if memory.dark_since is None:
             memory.dark_since = now
-            return [_tell(memory, project, "dark", verdict.told, now)]
+            return [_tell(memory, project, DARK, verdict.told, now)]
         told_of = memory.alerted_at or memory.dark_since
         if clock.seconds_between(told_of, now) >= project.guard.remind_hours * 3600:
             # Who has not heard of it yet hears the newer word only.
-            memory.pending = [alert for alert in memory.pending if alert.kind == "back"]
+            memory.pending = [alert for alert in memory.pending if alert.kind == BACK]
             return [_tell(memory, project, "reminder", f"still, since {when(memory.dark_since)}: {verdict.told}", now)]
     elif memory.dark_since is not None:
         # Whoever has not heard of the outage hears of it now, as a thing of the past.
         memory.pending.clear()
         text = f"back after the outage that was found at {when(memory.dark_since)}: {verdict.told}"
         memory.dark_since = memory.alerted_at = None
-        return [_tell(memory, project, "back", text, now)]
+        return [_tell(memory, project, BACK, text, now)]
     return []
 
 
 def _tell(memory: Memory, project: Project, kind: str, text: str, now: str) -> str:
     memory.alerts += 1
-    if kind != "back":
+    if kind != BACK:
         memory.alerted_at = now
     if project.guard.alerts:
         memory.pending.append(Alert(memory.alerts, kind, text, dict.fromkeys(project.guard.alerts, 0), now))
@@ -237,23 +236,22 @@ def _tell(memory: Memory, project: Project, kind: str, text: str, now: str) -> s
 
 def _send(project: Project, memory: Memory, watched: Watched) -> None:
     """Try every sink that does not have a message yet, once; what could not be delivered is tried at the next look."""
-    for alert in list(memory.pending):
+    for alert in memory.pending:
         for sink in list(alert.sinks):
             if sink not in project.guard.alerts:
                 # It is a sink no more.
                 del alert.sinks[sink]
                 continue
             alert.sinks[sink] += 1
+            # Before it is tried: whoever is killed meanwhile knows that it may have arrived, and that the others have.
             _keep(project, memory, watched)
             error = notify.send(sink, _letter(alert), project.folder, again=alert.sinks[sink] > 1, limit=ALERT_LIMIT)
             if error is None:
                 del alert.sinks[sink]
             else:
                 watched.undelivered.append((sink, error))
-            _keep(project, memory, watched)
-        if not alert.sinks:
-            memory.pending.remove(alert)
-        _keep(project, memory, watched)
+    memory.pending = [alert for alert in memory.pending if alert.sinks]
+    _keep(project, memory, watched)
 
 
 def _letter(alert: Alert) -> Letter:

@@ -75,7 +75,7 @@ def _follow(talk: Talk, follower: Follower) -> int:
 
 def _pause(changes: Changes, follower: Follower) -> set[str]:
     """Wait for a change to be readable, for a signal, a key, the end of the reader, or until it is time to look."""
-    seen = changes.wait(60.0)
+    seen = changes.wait()
     if "changed" in seen:
         for seconds in _SETTLE:
             clock.sleep(seconds)

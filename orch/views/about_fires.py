@@ -48,7 +48,7 @@ def rollup(found: Rollup) -> RenderableType:
         lines.append(table)
     lines += [plain(f"cut by {cap}: {what}", "yellow") for cap, what in found.cuts]
     lines += [plain(f"missing: {worker}", "red") for worker in found.missing]
-    if found.budgeted or found.cost_usd or found.tokens:
+    if found.is_priced:
         lines.append(Text(f"spent: {priced(found.cost_usd, found.tokens)}"))
     if decided.problem:
         lines.append(plain(f"{decided.problem}: {decided.decider} decided instead", "yellow"))

@@ -47,6 +47,15 @@ def task(
     needs: Sequence[tuple[str, int | None, bool]],
 ) -> RenderableType:
     """One task: its fields, its attempts, and its moves."""
+    parts = [_facts(found, attempts, needs)]
+    if attempts:
+        parts.append(_tries(attempts))
+    if events:
+        parts.append(_moves(events))
+    return Group(*parts)
+
+
+def _facts(found: Task, attempts: Sequence[Attempt], needs: Sequence[tuple[str, int | None, bool]]) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
     facts.add_column()
@@ -66,6 +75,10 @@ def task(
     ):
         if value is not None:
             facts.add_row(name, plain(value))
+    return facts
+
+
+def _tries(attempts: Sequence[Attempt]) -> RenderableType:
     tried = Grid(
         "try",
         "worker",
@@ -91,6 +104,10 @@ def task(
             "" if attempt.cost_usd is None else dollars(attempt.cost_usd),
             plain(attempt.error or attempt.reason or ""),
         )
+    return tried
+
+
+def _moves(events: Sequence[Event]) -> RenderableType:
     moved = Grid("at", "from", "to", "by", "why", yielding=("at", "why"), spare=("at", "by"))
     for event in events:
         moved.add(
@@ -100,7 +117,7 @@ def task(
             plain(event.moved_by or ""),
             plain(event.reason or ""),
         )
-    return Group(facts, *([tried] if attempts else []), *([moved] if events else []))
+    return moved
 
 
 def _why(task: Task) -> str:
