@@ -9,7 +9,7 @@ import datetime
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from orch import clock, processes
+from orch import clock, kin, processes
 from orch.fire_records import Fire, Worker
 from orch.hygiene import bury, last_words
 from orch.limits import BUDGETS
@@ -189,6 +189,7 @@ class Barrier:
         how = self.crew.ending(worker.pid)
         tasks = self.queue.owned(worker.id)
         bury(self.queue, self.project, worker, f"missing: {how}", f"the worker died ({how})", self.gathered.left)
+        self.gathered.left += self.crew.end_orphans(self.project.limits.grace_sec)
         self.over.add(_number(worker))
         during = f" during task {', '.join(str(task.id) for task in tasks)}" if tasks else ""
         self.gathered.missing.append(f"w{worker.id} ({worker.mode}) {how}{during}")
@@ -207,7 +208,7 @@ class Barrier:
     def _end_late(self, worker: Worker, task: Task) -> None:
         """End one worker for one late task. A worker that can still speak says the same; the first word stands."""
         only = self.queue.ledger.claims_of(worker) == 1
-        self.gathered.left += processes.end_tree(worker.process, self.project.limits.grace_sec)
+        self.gathered.left += kin.end_tree(worker.process, self.project.limits.grace_sec)
         by_wall_clock = task.deadline_at == worker.deadline_at
         mode = self.project.modes.get(task.mode)
         reason = "wall_clock" if by_wall_clock else "timeout"
@@ -259,11 +260,11 @@ class Barrier:
         while self._present() and clock.monotonic() < patience:
             clock.sleep(0.05)
         for worker in self._present():
-            self.gathered.left += processes.end_tree(worker.process, 0)
-            self.gathered.left += processes.end_marked(worker.id, self.project.database, 0)
+            self.gathered.left += kin.end_tree(worker.process, 0)
             for task in queue.owned(worker.id):
                 queue.release(task, why)
-            queue.ledger.retire(worker.id, why)
+            bury(queue, self.project, worker, why, why, self.gathered.left, grace=0)
+        self.gathered.left += self.crew.end_orphans(0)
         if why == "wall_clock":
             self.gathered.unstarted = len(self.waiting)
 

@@ -13,6 +13,8 @@ from orch.errors import UsageError
 
 UTC = _datetime.UTC
 
+_BOOT: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
 
 def now() -> _datetime.datetime:
     """This moment, in UTC."""
@@ -45,8 +47,11 @@ def seconds_between(earlier: str, later: str) -> float:
 
 
 def monotonic() -> float:
-    """Seconds on a clock that never goes back, for measuring inside one process; never stored."""
-    return time.monotonic()
+    """Seconds on a clock that never goes back, for measuring on one machine; never stored.
+
+    Where the system has such a clock, time asleep counts: it is that since boot.
+    """
+    return time.clock_gettime(_BOOT) if _BOOT is not None else time.monotonic()
 
 
 def sleep(seconds: float) -> None:

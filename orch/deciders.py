@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import Any
 
-from orch import clock, jsontext, processes
+from orch import clock, jsontext, kin
 from orch.errors import OrchError, Stopped
 from orch.outcomes import error_text
 from orch.plan import Plan, Snapshot, Wish, by_backlog, grant
@@ -83,9 +83,9 @@ def _ask_command(
     decider: Decider, snapshot: str, project: Project, fire: int | None, stopping: Callable[[], bool]
 ) -> str:
     assert decider.command is not None
-    environment = {**os.environ, processes.DATABASE_MARK: project.database}
+    environment = {**os.environ, kin.DATABASE_MARK: project.database}
     if fire is not None:
-        environment |= {"ORCH_FIRE": str(fire), processes.DECIDER_MARK: str(fire)}
+        environment["ORCH_FIRE"] = str(fire)
     ran = command.run(
         decider.command,
         stdin=snapshot.encode(),
@@ -118,7 +118,7 @@ def _ask_function(decider: Decider, snapshot: str, project: Project, stopping: C
     """Call a function in a process of its own: it may hang, exit or be killed, and takes nobody with it."""
     assert decider.function is not None
     deadline = clock.monotonic() + decider.timeout
-    crew = Crew(_call, 1, start_method=project.start_method)
+    crew = Crew(_call, 1, database=project.database, start_method=project.start_method)
     try:
         crew.seat(1, _Errand(decider.function, project.folder, snapshot))
         while (answer := crew.answer(1)) is None:
@@ -153,10 +153,13 @@ def _call(errand: _Errand) -> str:
         return f"error {error}"
     except BaseException as error:
         return f"error {error_text(error)}"
+    finally:
+        if kin.any_child_left():
+            kin.end_children(grace=1.0)
 
 
 def _end(signum: int, frame: FrameType | None) -> None:
-    processes.end_children(grace=1.0)
+    kin.end_children(grace=1.0)
     os._exit(1)
 
 

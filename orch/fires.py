@@ -124,8 +124,6 @@ def close_dead_fires(queue: Queue, project: Project) -> list[int]:
     with queue.transaction(durable=True):
         for opened in queue.ledger.fires_open():
             if _is_gone(opened, project.limits):
-                if opened.phase == "decide":
-                    processes.end_decider(opened.id, project.database, project.limits.grace_sec)
                 error = f"its process (pid {opened.pid}) was gone in the phase {opened.phase}"
                 _close(queue, project, opened, "died", Swept(), _stored_plan(opened), Gathered(), error=error)
                 closed.append(opened.id)
@@ -202,7 +200,7 @@ def _drain(
         return Gathered(stopped=signals.caught is not None)
     report(Progress("fan_out"))
     queue.ledger.stamp(opened.id, "fan_out")
-    crew = pool.Crew(sit, len(seats), start_method=project.start_method)
+    crew = pool.Crew(sit, len(seats), database=project.database, start_method=project.start_method)
     try:
         last = max(clock.moment(seat.until) for seat in seats)
         until = clock.after(last, SLACK + 2 * project.limits.grace_sec)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from orch import clock, processes
+from orch import clock, kin, processes
 from orch.fire_records import Worker
 from orch.outcomes import Evidence
 from orch.project import Project
 from orch.queue import Queue
 from orch.records import Task
 from orch.states import State
-from orch.work import output
+from orch.work import output, slate
 
 # The parent enforces a deadline first; a sweep only when nobody did.
 OVERDUE_SLACK = 30.0
@@ -54,6 +54,7 @@ class Swept:
 def sweep(queue: Queue, project: Project) -> Swept:
     """Release what the dead hold and recover what crashed: the steps in the order in which they build on each other."""
     swept = Swept()
+    swept.left += kin.end_strays(project.database, project.limits.grace_sec)
     findings = look(queue, project)
     _spare(queue, findings)
     reap_stranded_runs(queue, project, findings, swept)
@@ -105,18 +106,32 @@ def reap_stranded_runs(queue: Queue, project: Project, findings: Findings, swept
         swept.crashed += bury(queue, project, worker, "missing", "the worker died", swept.left)
     for worker in findings.overdue:
         swept.ended += 1
-        swept.left += processes.end_tree(worker.process, project.limits.grace_sec)
+        swept.left += kin.end_tree(worker.process, project.limits.grace_sec)
         swept.crashed += bury(queue, project, worker, "wall_clock", "wall_clock", swept.left)
 
 
-def bury(queue: Queue, project: Project, worker: Worker, ending: str, reason: str, left: list[str]) -> int:
+def bury(
+    queue: Queue,
+    project: Project,
+    worker: Worker,
+    ending: str,
+    reason: str,
+    left: list[str],
+    *,
+    grace: float | None = None,
+) -> int:
     """A worker is gone: end what it left running, keep its last words, and let its tasks crash. How many did."""
-    left += processes.end_marked(worker.id, project.database, project.limits.grace_sec)
+    grace = project.limits.grace_sec if grace is None else grace
+    running = slate.read(project.state, worker.id)
+    if running is not None:
+        left += kin.end_led_by(running.leader, grace)
+    left += kin.end_strays(project.database, grace, of=worker.process)
     crashed = 0
     for task in queue.owned(worker.id):
         if queue.crash(task, reason, evidence=last_words(project, worker, task)):
             crashed += 1
     queue.ledger.retire(worker.id, ending)
+    slate.forget(project.state, worker.id)
     return crashed
 
 

@@ -24,12 +24,14 @@ class Evidence:
     """What is kept of an attempt beside its outcome: a command's exit code and where its captured output lies.
 
     ``output`` is a path relative to the state folder, without an ending; ``.out`` and ``.err`` stand beside it when
-    anything was written there. ``metrics`` is what it cost, where no result says so.
+    anything was written there. ``metrics`` is what it cost, where no result says so. ``left`` describes processes that
+    it started and that could not be ended.
     """
 
     exit_code: int | None = None
     output: str | None = None
     metrics: Metrics | None = None
+    left: tuple[str, ...] = ()
 
 
 NOTHING = Evidence()

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from orch import processes
+from orch import kin, processes
 from orch.errors import OrchError, UsageError
 
 # multiprocessing itself is loaded with the first crew: a fire that finds nothing to do starts none.
@@ -29,14 +29,21 @@ _SAFE_PATH = "PYTHONSAFEPATH"
 
 
 class Crew:
-    """The children of one fire. `job` is an importable function that takes plain data and returns plain data."""
+    """The children of one fire. `job` is an importable function that takes plain data and returns plain data.
 
-    def __init__(self, job: Callable[[Any], str], size: int, *, start_method: str = "forkserver") -> None:
+    What is left of a child that dies is known by the path of the `database` that it works for.
+    """
+
+    def __init__(
+        self, job: Callable[[Any], str], size: int, *, database: str = "", start_method: str = "forkserver"
+    ) -> None:
         if start_method not in START_METHODS:
             raise UsageError(f"start_method {start_method!r} is not one of {', '.join(START_METHODS)}")
         import multiprocessing
 
         self._job = job
+        self._database = database
+        self._household: set[int] = set()
         self._context = multiprocessing.get_context(start_method)
         if start_method == "forkserver":
             self._context.set_forkserver_preload([job.__module__, *_PRELOAD])
@@ -98,6 +105,13 @@ class Crew:
             return "ended"
         return f"killed by signal {-code}" if code < 0 else f"exited with {code}"
 
+    def end_orphans(self, grace: float) -> list[str]:
+        """End what dead children have left to this process, if it is one that is given it: what could not be ended."""
+        if not kin.adopts():
+            return []
+        self._note_children()
+        return kin.end_children(grace, besides=self._household | self._children.keys())
+
     def disband(self) -> None:
         """End every child that is left. Bounded: a pool whose lock died with a child would never return."""
         self._end_pools()
@@ -113,9 +127,9 @@ class Crew:
             ender.join(_DISBAND_LIMIT)
         self._note_children()
         self._pools.clear()
-        for child in self._children.values():
+        for pid, child in self._children.items():
             if child.exitcode is None:
-                child.kill()
+                kin.end_tree(processes.known_by(pid, processes.started(pid) or ""), 0)
 
     def _ring(self, _: object) -> None:
         try:
@@ -125,11 +139,14 @@ class Crew:
             pass
 
     def _open(self, size: int) -> None:
-        before = os.environ.get(_SAFE_PATH)
-        # A file of the working folder must not pass for a module of the standard library in the children.
-        os.environ[_SAFE_PATH] = "1"
+        marks = {**kin.marks(), kin.DATABASE_MARK: self._database}
+        # A file of the working folder must not pass for a module of the standard library in the children; and all that
+        # they fork says who answers for it.
+        environment = {_SAFE_PATH: "1", **marks}
+        before = {name: os.environ.get(name) for name in environment}
+        os.environ.update(environment)
         try:
-            self._pools.append(self._context.Pool(size, _begin, (before,)))
+            self._pools.append(self._context.Pool(size, _begin, (before, self._database)))
         except (OSError, EOFError) as error:
             raise OrchError(
                 f"no worker can be started here ({error}): is /dev/shm mounted, and are processes allowed?"
@@ -137,6 +154,9 @@ class Crew:
         finally:
             _restore(before)
         self._note_children()
+        if kin.adopts():
+            # What serves the pool itself.
+            self._household = kin.children()
 
     def _note_children(self) -> None:
         # The pools' own list: the program may have further children, which are none of our business.
@@ -146,17 +166,27 @@ class Crew:
                     self._children.setdefault(child.pid, child)
 
 
-def _begin(safe_path: str | None) -> None:
-    """The first act of a child: what it starts has the environment of the fire."""
-    _restore(safe_path)
+def _begin(environment: dict[str, str | None], database: str) -> None:
+    """The first act of a child: it stands on its own, answers for its kin, and has the environment of the fire."""
+    import multiprocessing
+
+    _restore(environment)
+    os.environ.update({**kin.marks(), kin.DATABASE_MARK: database})
+    if hasattr(os, "setsid"):
+        # Out of reach of the terminal's signals, which the fire passes on in its own order.
+        os.setsid()
+    kin.adopt_orphans()
+    # A pool's children may have none; ours end theirs.
+    multiprocessing.current_process().daemon = False
     _end_with_parent()
 
 
-def _restore(safe_path: str | None) -> None:
-    if safe_path is None:
-        os.environ.pop(_SAFE_PATH, None)
-    else:
-        os.environ[_SAFE_PATH] = safe_path
+def _restore(environment: dict[str, str | None]) -> None:
+    for name, value in environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 # Held by whoever writes: a child whose parent is gone says nothing more, least of all that a task failed.
@@ -175,7 +205,7 @@ def _end_with_parent() -> None:
     def watch() -> None:
         connection.wait([parent.sentinel])
         last_word.acquire()
-        processes.end_children(grace=1.0)
+        kin.end_children(grace=1.0)
         os._exit(1)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()

@@ -349,6 +349,10 @@ class Queue:
             raise NotFound(f"no task {id}")
         return Task(*rows[0])
 
+    def holds(self, task: Task) -> bool:
+        """Whether a claim still stands."""
+        return bool(self.database.run("holds", id=task.id, attempts=task.attempts))
+
     def was_cancelled(self, task: Task) -> bool:
         """Whether a claim was lost because a person cancelled the task."""
         latest = self.task(task.id)
@@ -506,6 +510,8 @@ class Queue:
             )
 
     def _keep(self, task: Task, result: str | None, error: str | None, evidence: Evidence) -> None:
+        if evidence.left:
+            error = f"{error or ''}; still running: {', '.join(evidence.left)}".removeprefix("; ")
         if result is None and error is None and evidence.exit_code is None and evidence.output is None:
             return
         self.database.run(

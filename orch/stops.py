@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from orch import processes
+from orch import clock, kin, processes
 from orch.fire_records import Worker
 from orch.project import Project
 from orch.queue import Queue
 from orch.records import Task
+from orch.work import slate
 
 
 @dataclass(slots=True)
@@ -53,10 +54,23 @@ def _end(queue: Queue, task: Task, project: Project) -> Cancelled:
         return Cancelled(task, True, [f"its owner, pid {worker.pid}, until it looks at its claim"])
     grace, mode = project.limits.grace_sec, project.modes.get(task.mode)
     if mode is None or mode.function is None:
-        found, left = processes.end_claim(task.id, task.attempts, project.database, grace)
+        found, left = _end_command(task, worker, project)
         if found or mode is not None:
             return Cancelled(task, True, left)
     return Cancelled(task, True, _end_function(queue, worker, grace))
+
+
+def _end_command(task: Task, worker: Worker, project: Project) -> tuple[bool, list[str]]:
+    """End the command that does a task under one claim: whether there was one, and what could not be ended.
+
+    Looks again for one that is just starting.
+    """
+    for _ in range(5):
+        running = slate.read(project.state, worker.id)
+        if running is not None and (running.task, running.claim) == (task.id, task.attempts):
+            return True, kin.end_led_by(running.leader, project.limits.grace_sec)
+        clock.sleep(0.1)
+    return False, []
 
 
 def _end_function(queue: Queue, worker: Worker, grace: float) -> list[str]:
@@ -66,4 +80,4 @@ def _end_function(queue: Queue, worker: Worker, grace: float) -> list[str]:
     if queue.owned(worker.id):
         processes.let_go(worker.process)
         return []
-    return processes.end_tree(worker.process, grace)
+    return kin.end_tree(worker.process, grace)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 
-from orch import clock, processes, work
+from orch import clock, kin, processes, work
 from orch.budget import Gate
 from orch.errors import OrchError
 from orch.limits import Limits
@@ -28,6 +28,8 @@ from orch.work import Bench, Labour
 from orch.work.function import Stop
 
 _SKEW = 0.05
+# Seconds between looks at whether a command's claim still stands.
+_CLAIM_LOOK = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,7 @@ def _sit(seat: Seat) -> str:
             worker=worker,
             fire=seat.fire,
             limits=seat.limits,
-            cut=lambda: "stopped" if signals.stopping else None,
+            cut=_Cut(queue, signals),
         )
         do = work.labour(seat.mode, bench)
         if seat.mode.function is not None:
@@ -229,6 +231,9 @@ def _gate(queue: Queue, seat: Seat) -> Gate | None:
 
 def _leave(queue: Queue, seat: Seat, worker: int, ending: str) -> None:
     """Say how it ended. What a broken worker still holds goes up the retry ladder."""
+    left = kin.end_children(seat.limits.grace_sec) if kin.any_child_left() else []
+    if left:
+        ending = f"broken: processes that could not be ended: {', '.join(left)}"
     with last_word:
         for task in queue.owned(worker):
             queue.crash(task, "the worker broke", error=ending)
@@ -250,8 +255,7 @@ def _attempt(do: Labour, task: Task) -> Outcome:
 
 
 def _mark_environment(seat: Seat, worker: int) -> None:
-    os.environ[processes.DATABASE_MARK] = seat.database
-    os.environ[processes.WORKER_MARK] = str(worker)
+    os.environ.update({kin.DATABASE_MARK: seat.database, "ORCH_WORKER": str(worker), **kin.marks()})
     if seat.fire is not None:
         os.environ["ORCH_FIRE"] = str(seat.fire)
 
@@ -267,10 +271,32 @@ def _speak_utf8() -> None:
 
 
 def _forget_spool(seat: Seat, worker: int) -> None:
+    work.slate.forget(seat.state, worker)
     try:
         os.unlink(work.output.spool_path(seat.state, worker))
     except FileNotFoundError:
         pass
+
+
+class _Cut:
+    """Whether the command that runs has to end: the worker is asked to stop, or its claim is over.
+
+    A person may have cancelled the task, or somebody on another host taken it for dead; that is looked for seldom.
+    """
+
+    def __init__(self, queue: Queue, signals: _Signals) -> None:
+        self._queue = queue
+        self._signals = signals
+        self._looked = clock.monotonic()
+
+    def __call__(self, task: Task) -> str | None:
+        if self._signals.stopping:
+            return "stopped"
+        now = clock.monotonic()
+        if now - self._looked < _CLAIM_LOOK:
+            return None
+        self._looked = now
+        return None if self._queue.holds(task) else "lost"
 
 
 class _Signals:

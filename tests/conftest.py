@@ -17,7 +17,7 @@ import pytest
 
 # Models that are first defined while time is frozen are broken for good.
 import orch.settings_schema  # noqa: F401
-from orch import processes
+from orch import kin, processes
 from orch.queue import Queue
 
 T = TypeVar("T")
@@ -157,8 +157,10 @@ class World:
                 process.send_signal(signal.SIGKILL)
             process.communicate()
         # A failed test may leave behind what the program would have ended later.
-        for left in processes._marked({processes.DATABASE_MARK: self.database}):
-            left.kill()
+        for pid, marks in kin._marked():
+            # What serves the pools that were opened in this very process goes on serving.
+            if marks.get(kin.DATABASE_MARK) == self.database and processes.parent(pid) != os.getpid():
+                os.kill(pid, signal.SIGKILL)
         if hasattr(self, "_queue"):
             self._queue.close()
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import click
 
+from orch import kin
 from orch.barrier import Progress
 from orch.cli.talk import Talk, common, stoppable
 from orch.errors import OrchError
@@ -39,6 +40,7 @@ def fire(talk: Talk, /, dry_run: bool, exit_status: bool, scheduled: bool, **cap
     """
     place = talk.place()
     project = load(place, caps, remember=not dry_run)
+    kin.adopt_orphans()
     with Queue.open(project.database, durability=project.durability, by="fire") as queue:
         if dry_run:
             with stoppable():

@@ -6,13 +6,14 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from orch import clock, jsontext, processes
+from orch import clock, jsontext, kin
 from orch.errors import UsageError
 from orch.limits import Limits
 from orch.modes import RUN, Mode
 from orch.outcomes import Cut, Done, Evidence, Failed, Later, Outcome, metrics_in
 from orch.records import Task
 from orch.work import command, function, output
+from orch.work.slate import Slate
 
 Labour = Callable[[Task], Outcome]
 
@@ -21,7 +22,7 @@ Labour = Callable[[Task], Outcome]
 class Bench:
     """Where a worker works: the database's path, the project's folder, the state folder, and who it is.
 
-    ``cut`` gives a reason to end the running command, or None.
+    ``cut`` gives a reason to end the command that runs for a task, or None.
     """
 
     database: str
@@ -30,18 +31,19 @@ class Bench:
     worker: int
     fire: int | None
     limits: Limits
-    cut: Callable[[], str | None]
+    cut: Callable[[Task], str | None]
 
 
 def labour(mode: Mode, bench: Bench) -> Labour:
     """How tasks of a mode are done here; an `OrchError` when the mode's function cannot be loaded."""
     if mode.function is not None:
         return _function_labour(mode, bench)
+    slate = Slate(bench.state, bench.worker)
     # Read once: a copy of the environment for every command would cost as much as the claim.
-    inherited = {**os.environ, processes.DATABASE_MARK: bench.database, processes.WORKER_MARK: str(bench.worker)}
+    inherited = {**os.environ, kin.DATABASE_MARK: bench.database, "ORCH_WORKER": str(bench.worker)}
     if bench.fire is not None:
         inherited["ORCH_FIRE"] = str(bench.fire)
-    return lambda task: _run_command(mode, bench, inherited, task)
+    return lambda task: _run_command(mode, bench, inherited, slate, task)
 
 
 def _function_labour(mode: Mode, bench: Bench) -> Labour:
@@ -79,33 +81,31 @@ def _flushed(spool: output.Spool) -> bytes:
     return spool.take()
 
 
-def _run_command(mode: Mode, bench: Bench, inherited: dict[str, str], task: Task) -> Outcome:
+def _run_command(mode: Mode, bench: Bench, inherited: dict[str, str], slate: Slate, task: Task) -> Outcome:
     try:
         words, folder = _words(mode, bench, task)
         rest = None if task.deadline_at is None else (clock.moment(task.deadline_at) - clock.now()).total_seconds()
         ran = command.run(
             words,
             stdin=_as_json(task).encode(),
-            environment={
-                **inherited,
-                processes.TASK_MARK: str(task.id),
-                processes.CLAIM_MARK: str(task.attempts),
-            },
+            environment={**inherited, "ORCH_TASK_ID": str(task.id), "ORCH_CLAIM": str(task.attempts)},
             folder=folder,
             timeout=rest,
             cap=bench.limits.output_cap,
             grace=bench.limits.grace_sec,
-            cut=bench.cut,
+            cut=lambda: bench.cut(task),
+            began=lambda leader: slate.write(task, leader),
+            alone=True,
         )
+        slate.wipe()
     except (command.CannotRun, UsageError) as error:
         return Failed(str(error))
     result = _result(ran.out)
     kept = _kept(bench, task, {"out": ran.out.content(), "err": ran.err.content()})
     # Whatever it came to: what was spent on a failure is spent.
-    evidence = Evidence(ran.exit_code, kept, metrics_in(result))
+    evidence = Evidence(ran.exit_code, kept, metrics_in(result), tuple(ran.left))
     if ran.cut:
-        still = f"; still running: {', '.join(ran.left)}" if ran.left else ""
-        return Cut(ran.cut, f"ended for its {ran.cut}{still}", evidence)
+        return Cut(ran.cut, f"ended for its {ran.cut}", evidence)
     match ran.exit_code:
         case 0:
             return Done(result, evidence)

@@ -7,6 +7,7 @@ is over.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import selectors
@@ -16,8 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orch import clock, jsontext, processes
+from orch import clock, jsontext, kin, processes
 from orch.errors import OrchError
+from orch.fire_records import Process
 from orch.work.output import Capture
 
 NOT_NOW = 75
@@ -80,23 +82,34 @@ def run(
     cap: int = 1_048_576,
     grace: float = 5.0,
     cut: Callable[[], str | None] = lambda: None,
+    began: Callable[[Process], None] = lambda _: None,
+    alone: bool = False,
 ) -> Ran:
     """Run a command to its end, or to its `timeout` in seconds, or until `cut` gives a reason to end it.
 
-    `cap` bounds what is kept of each stream, in bytes. `CannotRun` says in words why it could not be started.
+    What it has started and left behind is ended with it. `cap` bounds what is kept of each stream, in bytes; `began` is
+    told the process. With `alone` this process has no other children, orphans of the command included. `CannotRun`
+    says in words why it could not be started.
     """
+    environment = {**(os.environ if environment is None else environment), **kin.marks_of_run()}
     child = _start(words, environment, folder)
+    leader = processes.known_by(child.pid, processes.started(child.pid) or "")
     out, err = Capture(cap), Capture(cap)
     deadline = None if timeout is None else clock.monotonic() + timeout
     reason = None
     left: list[str] = []
-    pipes = _Pipes(child, stdin, {child.stdout: out, child.stderr: err})
+    try:
+        began(leader)
+        pipes = _Pipes(child, stdin, {child.stdout: out, child.stderr: err})
+    except BaseException:
+        kin.end_command(leader, environment, 0, alone=alone)
+        raise
     try:
         while child.poll() is None:
             rest = _TICK if deadline is None else deadline - clock.monotonic()
             reason = "timeout" if rest <= 0 else cut()
             if reason:
-                left = processes.end_group(child.pid, environment, grace)
+                left = kin.end_command(leader, environment, grace, alone=alone)
                 break
             rest = min(_TICK, rest)
             before = clock.monotonic()
@@ -108,7 +121,7 @@ def run(
     except subprocess.TimeoutExpired:
         left = left or [str(child.pid)]
     except BaseException:
-        processes.end_group(child.pid, environment, 0)
+        kin.end_command(leader, environment, 0, alone=alone)
         raise
     finally:
         # What it had written by then; a grandchild that keeps the pipe open delays nobody.
@@ -116,8 +129,8 @@ def run(
         pipes.close()
     if reason is None and child.returncode not in (0, NOT_NOW):
         reason = _asked_meanwhile(cut, _SIGNAL_SKEW if child.returncode in _BY_SIGNAL else _TRAP_SKEW)
-    if reason is None and _group_lives(child.pid):
-        left = processes.end_group(child.pid, environment, grace)
+    if not reason and _is_anything_left(child.pid, environment, alone=alone):
+        left = kin.end_command(leader, environment, grace, alone=alone)
     return Ran(-9 if child.returncode is None else child.returncode, out, err, reason, left)
 
 
@@ -142,7 +155,7 @@ def _asked_meanwhile(cut: Callable[[], str | None], skew: float) -> str | None:
     return None
 
 
-def _start(words: Sequence[str], environment: Mapping[str, str] | None, folder: str | None) -> subprocess.Popen[bytes]:
+def _start(words: Sequence[str], environment: Mapping[str, str], folder: str | None) -> subprocess.Popen[bytes]:
     if not words or not words[0]:
         raise CannotRun("the command has no words")
     if any("\0" in word for word in words):
@@ -161,12 +174,25 @@ def _start(words: Sequence[str], environment: Mapping[str, str] | None, folder: 
     except (FileNotFoundError, NotADirectoryError):
         if folder is not None and not os.path.isdir(folder):
             raise CannotRun(f"the working folder {folder} does not exist") from None
-        path = (environment if environment is not None else os.environ).get("PATH", os.defpath)
+        path = environment.get("PATH", os.defpath)
         raise CannotRun(f"no program {words[0]!r} on PATH={path}") from None
     except PermissionError:
         raise CannotRun(f"{words[0]!r} may not be run: is it executable?") from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        if error.errno == errno.E2BIG:
+            longest = max(len(word.encode("utf-8", "surrogateescape")) for word in words)
+            raise CannotRun(
+                f"the words of the command are too long for this system (the longest has {longest:,} bytes): let it"
+                " read the task from its standard input instead"
+            ) from None
         raise CannotRun(f"{words[0]!r} cannot be started: {error}") from None
+    except ValueError as error:
+        raise CannotRun(f"{words[0]!r} cannot be started: {error}") from None
+
+
+def _is_anything_left(group: int, environment: Mapping[str, str], *, alone: bool) -> bool:
+    """Whether a command that has ended left a process behind; asked after every one, so the cheap ways come first."""
+    return _group_lives(group) or (kin.any_child_left() if alone else kin.is_anything_left(environment))
 
 
 def _group_lives(group: int) -> bool:

@@ -53,7 +53,7 @@ def store(state: str, name: str, streams: dict[str, bytes]) -> str | None:
     if not kept:
         return None
     path = os.path.join(state, name)
-    _make_folders(path)
+    make_folders(path)
     for ending, data in kept.items():
         descriptor = os.open(f"{path}.{ending}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
@@ -82,7 +82,7 @@ class Spool:
     def __init__(self, state: str, worker: int, cap: int) -> None:
         self._path = spool_path(state, worker)
         self._cap = cap
-        _make_folders(self._path)
+        make_folders(self._path)
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
         self._descriptor = os.open(self._path, flags, 0o600)
         for stream in (1, 2):
@@ -121,11 +121,11 @@ def salvage(state: str, worker: int, task: int, attempt: int, cap: int) -> str |
     return name
 
 
-def _make_folders(path: str) -> None:
+def make_folders(path: str) -> None:
     """The folders of a file, each for its owner alone."""
     folder = os.path.dirname(path)
     if folder and not os.path.isdir(folder):
-        _make_folders(folder)
+        make_folders(folder)
         try:
             os.mkdir(folder, 0o700)
         except FileExistsError:
