@@ -31,6 +31,13 @@ SLEEP = "echo >> ran; exec sleep {}"
 FUNCTION = "do=__import__('subprocess').run(['sleep', '{}'], check=True)"
 
 
+def terminate_everybody(fire: subprocess.Popen[bytes]) -> None:
+    """As a signal to all processes of a user does, the youngest first."""
+    for process in reversed([psutil.Process(fire.pid), *workers_of(fire)]):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
+
+
 def test_a_killed_fire_does_not_let_its_workers_call_what_they_end_a_failure(world: World) -> None:
     for _ in range(2):
         world.orch("add", "--cmd", "--", "sh", "-c", SLEEP.format(1010))
@@ -51,9 +58,7 @@ def test_a_signal_to_everybody_at_once_gives_everything_back(world: World) -> No
         world.orch("add", "--cmd", "--", "sh", "-c", SLEEP.format(1011))
     fire = world.start("fire")
     eventually(lambda: len(running("sleep 1011")) == 2, "every task's start")
-    everybody = [psutil.Process(fire.pid), *workers_of(fire)]
-    for process in reversed(everybody):
-        process.terminate()
+    terminate_everybody(fire)
     assert fire.wait(60) == 128 + signal.SIGTERM
     assert [(task.state, task.retry_count) for task in world.queue.tasks()] == [("incoming", 0)] * 2
 
@@ -63,8 +68,7 @@ def test_a_command_that_traps_the_signal_to_everybody_is_given_back_too(world: W
     world.orch("add", "--cmd", "--", "sh", "-c", script)
     fire = world.start("fire")
     eventually(lambda: running("sleep 1015"), "the task's start")
-    for process in reversed([psutil.Process(fire.pid), *workers_of(fire)]):
-        process.terminate()
+    terminate_everybody(fire)
     assert fire.wait(60) == 128 + signal.SIGTERM
     assert (world.queue.task(1).state, world.queue.task(1).retry_count) == ("incoming", 0)
 
@@ -167,7 +171,7 @@ def test_a_function_that_is_through_with_a_cancelled_task_is_not_ended_at_its_ne
         queue.claim("m", batch=2, worker=worker)
         project = Project("", "", "", {"m": Mode("m", function="x:y")}, limits=Limits(grace_sec=0.1))
         cancel(queue, [1], project)
-        assert psutil.Process(sleeper.pid).status() == psutil.STATUS_SLEEPING, "it owns task 2: it goes on"
+        assert psutil.Process(sleeper.pid).status() != psutil.STATUS_STOPPED, "it owns task 2: it goes on"
         cancel(queue, [2], project)
         assert sleeper.wait(10) == -signal.SIGTERM
     finally:
