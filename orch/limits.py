@@ -22,6 +22,9 @@ class Retries:
 # No cap is larger, and nothing that is counted against one: sums of such numbers stay within 64 bits.
 LARGEST = 10**12
 
+# Characters of JSON that a task's result may have; more belongs into a file.
+LARGEST_RESULT = 16 * 1024 * 1024
+
 # The caps on what attempts say that they spent.
 BUDGETS = ("daily_cost_usd", "daily_tokens", "fire_cost_usd", "fire_tokens")
 

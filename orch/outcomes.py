@@ -10,6 +10,8 @@ from orch import jsontext
 from orch.errors import UsageError
 from orch.limits import LARGEST
 
+_LONGEST_ERROR = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
@@ -82,11 +84,16 @@ class NotNow(Exception):
 
     def __init__(self, why: str = "not now", *, retry_after: float | None = None) -> None:
         super().__init__(why)
-        number = isinstance(retry_after, int | float) and not isinstance(retry_after, bool)
-        if retry_after is not None and not (number and 0 <= retry_after < float("inf")):
-            raise ValueError(f"retry_after {retry_after!r} is not a number of seconds")
+        check_delay(retry_after)
         self.why = str(why)
         self.retry_after = retry_after
+
+
+def check_delay(seconds: float | None) -> None:
+    """`ValueError` when that is no delay."""
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if seconds is not None and not (number and 0 <= seconds < float("inf")):
+        raise ValueError(f"retry_after {seconds!r} is not a number of seconds")
 
 
 def metrics_of(value: Any) -> Metrics | None:
@@ -126,10 +133,12 @@ def _amount(said: Any) -> float | None:
 
 
 def error_text(error: BaseException) -> str:
-    """One line that names an exception, whatever its own ``__str__`` does."""
+    """A text that names an exception, whatever its own ``__str__`` does and however much it says."""
     name: Any = type(error).__name__
     try:
         text = str(error)
-    except Exception:
+    except BaseException:
         text = "(its message cannot be shown)"
+    if len(text) > _LONGEST_ERROR:
+        text = f"{text[:_LONGEST_ERROR]}… ({len(text):,} characters in all)"
     return f"{name}: {text}" if text else str(name)

@@ -272,10 +272,7 @@ def _speak_utf8() -> None:
 
 def _forget_spool(seat: Seat, worker: int) -> None:
     work.slate.forget(seat.state, worker)
-    try:
-        os.unlink(work.output.spool_path(seat.state, worker))
-    except FileNotFoundError:
-        pass
+    work.output.forget(seat.state, worker)
 
 
 class _Cut:
@@ -315,6 +312,8 @@ class _Signals:
         """The same labour of a function, broken off by the signal."""
 
         def guarded(task: Task) -> Outcome:
+            # The function before may have set its own.
+            signal.signal(signal.SIGTERM, self._stop)
             try:
                 self._in_task = True
                 if self.stopping:
@@ -322,8 +321,10 @@ class _Signals:
                 outcome = do(task)
                 if isinstance(outcome, Failed):
                     # What a signal to everybody did to the function's own children is no failure of the task; this
-                    # process may get it a moment later.
+                    # process may get it a moment later, or have got it where the function could catch it.
                     clock.sleep(_SKEW)
+                    if self.stopping:
+                        raise Stop
                 return outcome
             except Stop:
                 if task.deadline_at is not None and task.deadline_at <= clock.stamp(clock.now()):

@@ -9,6 +9,7 @@ import click
 from orch.cli.talk import Talk, common
 from orch.errors import NotFound, UsageError
 from orch.states import STATUSES, State, states_named
+from orch.transcript import follow as follow_task
 from orch.work import output
 
 _WORDS = ", ".join([*(state.value for state in State), *(word for word in STATUSES if word not in set(State))])
@@ -49,19 +50,53 @@ def show(talk: Talk, name: str) -> None:
 @click.argument("name", metavar="ID|KEY")
 @click.option("--attempt", type=int, metavar="N", help="Of this attempt, instead of the last one that wrote anything.")
 @click.option("--err", is_flag=True, help="Standard error, instead of standard output.")
+@click.option("-f", "--follow", is_flag=True, help="Go on as it is written, until the attempt has ended.")
 @common
 @click.pass_obj
-def log(talk: Talk, name: str, attempt: int | None, err: bool) -> None:
-    """Print what a task wrote, byte for byte."""
+def log(talk: Talk, name: str, attempt: int | None, err: bool, follow: bool) -> None:
+    """Print what a task wrote, byte for byte.
+
+    With -f of the attempt that runs or, where the task waits, of its next one. What a function writes to either stream
+    is one stream.
+    """
+    ending = "err" if err else "out"
+    if follow:
+        _follow(talk, name, attempt, ending)
+        return
     place = talk.place()
     with talk.queue() as queue:
         attempts = queue.attempts(queue.find(name).id)
     kept = [one for one in attempts if one.output and attempt in (None, one.attempt)]
     if not kept:
-        raise NotFound(f"nothing is kept of what task {name} wrote" + (f" in attempt {attempt}" if attempt else ""))
+        runs = any(one.ended_at is None for one in attempts)
+        hint = f"; it runs: 'orch log -f {name}' shows it" if runs else ""
+        asked = f" in attempt {attempt}" if attempt else ""
+        raise NotFound(f"nothing is kept of what task {name} wrote{asked}{hint}")
     streams = output.read(place.state, kept[-1].output or "")
     if talk.as_json:
         talk.data({ending: data.decode("utf-8", "replace") for ending, data in streams.items()})
     else:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(streams.get("err" if err else "out", b""))
+        _write(streams.get(ending, b""))
+
+
+def _follow(talk: Talk, name: str, attempt: int | None, ending: str) -> None:
+    with talk.queue() as queue:
+        pieces = follow_task(
+            queue,
+            talk.place().state,
+            queue.find(name).id,
+            ending,
+            attempt=attempt,
+            waiting=lambda: talk.say(f"orch: task {name} waits to be started"),
+        )
+        for piece in pieces:
+            if talk.as_json:
+                talk.data({ending: piece.decode("utf-8", "replace")})
+            else:
+                _write(piece)
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

@@ -209,6 +209,8 @@ class SQLite:
                 return StorageError(f"{self.path} cannot be read or written ({error})")
             case apsw.ConstraintError() if "illegal move" in str(error):
                 return Conflict(str(error))
+            case apsw.TooBigError():
+                return OrchError("a text is larger than the database can hold (1 GB)")
             case apsw.ThreadingViolationError():
                 return OrchError("one connection was used by two threads at once: open the queue in each thread")
         return OrchError(f"{self.path}: {error}")

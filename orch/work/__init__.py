@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from orch import clock, jsontext, kin
 from orch.errors import UsageError
-from orch.limits import Limits
+from orch.limits import LARGEST_RESULT, Limits
 from orch.modes import RUN, Mode
 from orch.outcomes import Cut, Done, Evidence, Failed, Later, Outcome, metrics_in
 from orch.records import Task
@@ -16,6 +19,9 @@ from orch.work import command, function, output
 from orch.work.slate import Slate
 
 Labour = Callable[[Task], Outcome]
+
+# Seconds between looks at how much a function has written.
+_TRIM_PAUSE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +44,41 @@ def labour(mode: Mode, bench: Bench) -> Labour:
     """How tasks of a mode are done here; an `OrchError` when the mode's function cannot be loaded."""
     if mode.function is not None:
         return _function_labour(mode, bench)
-    slate = Slate(bench.state, bench.worker)
+    desk = _Desk(bench)
     # Read once: a copy of the environment for every command would cost as much as the claim.
     inherited = {**os.environ, kin.DATABASE_MARK: bench.database, "ORCH_WORKER": str(bench.worker)}
     if bench.fire is not None:
         inherited["ORCH_FIRE"] = str(bench.fire)
-    return lambda task: _run_command(mode, bench, inherited, slate, task)
+    return lambda task: _run_command(mode, bench, inherited, desk, task)
+
+
+class _Desk:
+    """What a worker that runs commands keeps beside it: its slate, and the spools of both streams."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.slate = Slate(bench.state, bench.worker)
+        out, err = (
+            output.Spool(bench.state, bench.worker, ending, bench.limits.output_cap) for ending in output.ENDINGS
+        )
+        self.spools = (out, err)
+
+    def clear(self) -> None:
+        """A command is over, and its output is stored."""
+        self.slate.wipe()
+        for spool in self.spools:
+            spool.clear()
 
 
 def _function_labour(mode: Mode, bench: Bench) -> Labour:
     assert mode.function is not None
-    spool = output.Spool(bench.state, bench.worker, bench.limits.output_cap)
+    spool = output.Spool(bench.state, bench.worker, "out", bench.limits.output_cap)
+    spool.take_over(1, 2)
     loaded = function.load(mode.function, bench.project)
 
+    ground = _Ground(spool, bench.project)
+
     def do(task: Task) -> Outcome:
+        ground.restore()
         outcome = function.call(loaded, task)
         said = _flushed(spool)
         if not said:
@@ -60,6 +87,40 @@ def _function_labour(mode: Mode, bench: Bench) -> Labour:
         return replace(outcome, evidence=replace(outcome.evidence, output=kept))
 
     return do
+
+
+class _Ground:
+    """What every function finds at its start, whatever the one before it did to the process that they share."""
+
+    def __init__(self, spool: output.Spool, project: str) -> None:
+        self._spool = spool
+        self._streams = (sys.stdout, sys.stderr)
+        try:
+            self._folder = os.getcwd()
+        except OSError:
+            self._folder = project
+        threading.Thread(target=self._trim, name="spool", daemon=True).start()
+
+    def restore(self) -> None:
+        self._spool.take_over(1, 2)
+        sys.stdout, sys.stderr = (
+            open(number, "w", closefd=False, encoding="utf-8", errors="backslashreplace", buffering=1)  # noqa: SIM115
+            if stream is None or stream.closed
+            else stream
+            for number, stream in enumerate(self._streams, 1)
+        )
+        self._streams = (sys.stdout, sys.stderr)
+        try:
+            os.chdir(self._folder)
+        except OSError:
+            # It is gone; where they are now is as good as any other place.
+            pass
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _trim(self) -> None:
+        while True:
+            clock.sleep(_TRIM_PAUSE)
+            self._spool.trim()
 
 
 def _kept(bench: Bench, task: Task, streams: dict[str, bytes]) -> str | None:
@@ -71,17 +132,16 @@ def _kept(bench: Bench, task: Task, streams: dict[str, bytes]) -> str | None:
 
 
 def _flushed(spool: output.Spool) -> bytes:
-    import sys
-
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError):
+        except Exception:
+            # The function may have put anything in its place.
             continue
     return spool.take()
 
 
-def _run_command(mode: Mode, bench: Bench, inherited: dict[str, str], slate: Slate, task: Task) -> Outcome:
+def _run_command(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk, task: Task) -> Outcome:
     try:
         words, folder = _words(mode, bench, task)
         rest = None if task.deadline_at is None else (clock.moment(task.deadline_at) - clock.now()).total_seconds()
@@ -92,16 +152,17 @@ def _run_command(mode: Mode, bench: Bench, inherited: dict[str, str], slate: Sla
             folder=folder,
             timeout=rest,
             cap=bench.limits.output_cap,
+            spools=desk.spools,
             grace=bench.limits.grace_sec,
             cut=lambda: bench.cut(task),
-            began=lambda leader: slate.write(task, leader),
+            began=lambda leader: desk.slate.write(task, leader),
             alone=True,
         )
-        slate.wipe()
     except (command.CannotRun, UsageError) as error:
         return Failed(str(error))
     result = _result(ran.out)
     kept = _kept(bench, task, {"out": ran.out.content(), "err": ran.err.content()})
+    desk.clear()
     # Whatever it came to: what was spent on a failure is spent.
     evidence = Evidence(ran.exit_code, kept, metrics_in(result), tuple(ran.left))
     if ran.cut:
@@ -141,10 +202,11 @@ def _result(out: output.Capture) -> str | None:
         return None
     if not out.cut and text[0] in '{["-0123456789tfn':
         try:
-            return jsontext.checked(text, "result")
+            return jsontext.checked(text, "result") if len(text) <= LARGEST_RESULT else None
         except UsageError:
             pass
-    return jsontext.dump(text, "result")
+    # A larger one is in the output's file.
+    return jsontext.dump(text, "result") if len(text) <= LARGEST_RESULT // 6 else None
 
 
 def _last_line(ran: command.Ran) -> str:

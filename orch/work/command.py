@@ -20,7 +20,7 @@ from typing import Any
 from orch import clock, jsontext, kin, processes
 from orch.errors import OrchError
 from orch.fire_records import Process
-from orch.work.output import Capture
+from orch.work.output import Capture, Spool
 
 NOT_NOW = 75
 
@@ -80,6 +80,7 @@ def run(
     folder: str | None = None,
     timeout: float | None = None,
     cap: int = 1_048_576,
+    spools: tuple[Spool | None, Spool | None] = (None, None),
     grace: float = 5.0,
     cut: Callable[[], str | None] = lambda: None,
     began: Callable[[Process], None] = lambda _: None,
@@ -87,14 +88,15 @@ def run(
 ) -> Ran:
     """Run a command to its end, or to its `timeout` in seconds, or until `cut` gives a reason to end it.
 
-    What it has started and left behind is ended with it. `cap` bounds what is kept of each stream, in bytes; `began` is
-    told the process. With `alone` this process has no other children, orphans of the command included. `CannotRun`
-    says in words why it could not be started.
+    What it has started and left behind is ended with it. `cap` bounds what is kept of each stream, in bytes, and the
+    `spools` of standard output and error can be followed meanwhile. `began` is told the process. With `alone` this
+    process has no other children, orphans of the command included. `CannotRun` says in words why it could not be
+    started.
     """
     environment = {**(os.environ if environment is None else environment), **kin.marks_of_run()}
     child = _start(words, environment, folder)
     leader = processes.known_by(child.pid, processes.started(child.pid) or "")
-    out, err = Capture(cap), Capture(cap)
+    out, err = (Capture(cap, spool) for spool in spools)
     deadline = None if timeout is None else clock.monotonic() + timeout
     reason = None
     left: list[str] = []
@@ -213,6 +215,7 @@ class _Pipes:
         self._stdin = child.stdin
         self._input = memoryview(stdin)
         self._files = [*captures]
+        self._captures = [*captures.values()]
         for file, capture in captures.items():
             os.set_blocking(file.fileno(), False)
             self._selector.register(file, selectors.EVENT_READ, capture)
@@ -231,6 +234,8 @@ class _Pipes:
                 self._write()
             elif isinstance(key.data, Capture):
                 self._read(key.fileobj, key.data)
+        for capture in self._captures:
+            capture.spool()
 
     def close(self) -> None:
         for key in list(self._selector.get_map().values()):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from orch import jsontext
 from orch.errors import OrchError, UsageError
-from orch.outcomes import Done, Evidence, Failed, Later, NotNow, Outcome, error_text, metrics_of
+from orch.limits import LARGEST_RESULT
+from orch.outcomes import NOTHING, Done, Evidence, Failed, Later, NotNow, Outcome, check_delay, error_text, metrics_of
 from orch.records import Task
 
 
@@ -38,28 +40,56 @@ def load(name: str, folder: str) -> Callable[[Any], Any]:
 
 
 def call(function: Callable[[Task], Any], task: Task) -> Outcome:
-    """Do the task: whatever the function does, it comes to an outcome.
+    """Do the task: whatever the function does, raises or returns, it comes to an outcome.
 
     A return value is the result. `SystemExit` and `KeyboardInterrupt` raised inside are failures like any other
     exception, an exit with status 0 included: a task succeeds by returning. An exception may carry ``metrics``, as a
     result does.
     """
+    me = os.getpid()
+    try:
+        return _outcome(function, task)
+    except Stop:
+        raise
+    except BaseException as error:
+        # What it raised or returned misbehaves even when it is looked at.
+        return Failed(error_text(error))
+    finally:
+        if os.getpid() != me:
+            # A fork that the function made has come back from it: there is one worker here, and this is not it.
+            os._exit(1)
+
+
+def _outcome(function: Callable[[Task], Any], task: Task) -> Outcome:
     try:
         value = function(task)
     except NotNow as later:
+        check_delay(later.retry_after)
         return Later(later.why, later.retry_after, _price(later))
     except Stop:
         raise
     except BaseException as error:
         return Failed(error_text(error), _price(error))
+    if value is None:
+        return Done(None)
     try:
-        return Done(None if value is None else jsontext.dump(value, "result"))
+        result = jsontext.dump(value, "result")
     except UsageError as error:
         return Failed(str(error), Evidence(metrics=metrics_of(value)))
     except Exception as error:
         return Failed(f"result is not JSON: {error_text(error)}", Evidence(metrics=metrics_of(value)))
+    if len(result) > LARGEST_RESULT:
+        return Failed(
+            f"the result has {len(result):,} characters, and {LARGEST_RESULT:,} can be stored: write it to a file and"
+            " return the file's name",
+            Evidence(metrics=metrics_of(value)),
+        )
+    return Done(result)
 
 
 def _price(error: BaseException) -> Evidence:
-    """What a failed attempt says that it cost."""
-    return Evidence(metrics=metrics_of({"metrics": getattr(error, "metrics", None)}))
+    """What a failed attempt says that it cost; nothing where that itself fails."""
+    try:
+        return Evidence(metrics=metrics_of({"metrics": getattr(error, "metrics", None)}))
+    except Exception:
+        return NOTHING
