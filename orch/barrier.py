@@ -5,7 +5,6 @@ What the children say is a hint; the database and the system's own word on each 
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
@@ -71,14 +70,15 @@ class Gathered:
 class Barrier:
     """The wait for one fire's seats. `look` is one step of it; `wait` takes steps until nobody is left.
 
-    ``until`` is the moment when whoever is left is ended.
+    ``seconds`` is how long that may take: whoever is left then is ended. Everything here is timed by a clock that
+    nobody can set, on which time asleep counts.
     """
 
     queue: Queue
     fire: Fire
     project: Project
     crew: Crew
-    until: datetime.datetime
+    seconds: float
     seats: dict[int, Seat] = field(default_factory=dict)
     waiting: dict[int, float] = field(default_factory=dict)
     over: set[int] = field(default_factory=set)
@@ -86,12 +86,21 @@ class Barrier:
     drained: int = 0
     failed: int = 0
     reopened: int = 0
-    spared_until: datetime.datetime | None = None
+    spared_until: float = 0.0
+    ends: float = field(init=False)
+    seat_ends: dict[int, float] = field(default_factory=dict)
+    claims: dict[tuple[int, int], float] = field(default_factory=dict)
     gathered: Gathered = field(default_factory=Gathered)
 
-    def seat(self, seats: Iterable[Seat]) -> None:
-        """Give every seat to the crew."""
+    def __post_init__(self) -> None:
+        self.ends = clock.monotonic() + self.seconds
+
+    def seat(self, seats: Iterable[Seat], *, ends: float | None = None) -> None:
+        """Give every seat to the crew; its worker's wall clock is over when `ends` says so, or at its own stamp."""
+        now = clock.now()
         for seat in seats:
+            left = (clock.moment(seat.until) - now).total_seconds()
+            self.seat_ends[seat.number] = clock.monotonic() + left if ends is None else ends
             self.seats[seat.number] = seat
             self.waiting[seat.number] = clock.monotonic()
             self.crew.seat(seat.number, seat)
@@ -103,7 +112,7 @@ class Barrier:
             report(self._progress(workers, planned))
             if len(self.over) == len(self.seats):
                 return self.gathered
-            if stopping() or (clock.now() > self.until and not self._is_sparing()):
+            if stopping() or (clock.monotonic() > self.ends and not self._is_sparing()):
                 self.gathered.stopped = stopping()
                 self._end_all("stopped" if self.gathered.stopped else "wall_clock")
                 return self.gathered
@@ -115,13 +124,13 @@ class Barrier:
         Time asleep counts against every wall clock, but who wakes past its deadline gets a moment to end by itself
         before it is judged: it may be done already and just have had no time to say so.
         """
-        before = clock.now()
+        before = clock.monotonic()
         self.crew.wait(TICK)
-        if (clock.now() - before).total_seconds() > TICK + ASLEEP:
-            self.spared_until = clock.after(clock.now(), SLACK)
+        if clock.monotonic() - before > TICK + ASLEEP:
+            self.spared_until = clock.monotonic() + SLACK
 
     def _is_sparing(self) -> bool:
-        return self.spared_until is not None and clock.now() < self.spared_until
+        return clock.monotonic() < self.spared_until
 
     def look(self) -> list[Worker]:
         """One step: note who is over, bury the dead, end the late, help the stuck. The workers as they were found."""
@@ -197,11 +206,12 @@ class Barrier:
 
     def _enforce_deadline(self, worker: Worker) -> None:
         """End a worker whose task or whose wall clock is over and who did not see to it itself."""
-        now = clock.now()
+        now = clock.monotonic()
         for task in self.queue.owned(worker.id):
             mode = self.project.modes.get(task.mode)
             slack = 0.0 if mode is not None and mode.function is not None else SLACK
-            if task.deadline_at is not None and task.deadline_at < clock.stamp(clock.after(now, -slack)):
+            since = self.claims.setdefault((task.id, task.attempts), now)
+            if task.allotted is not None and now - since > task.allotted + slack:
                 self._end_late(worker, task)
                 return
 
@@ -228,8 +238,9 @@ class Barrier:
         """
         seat = self.seats[_number(worker)]
         claimed = self.queue.ledger.claims_of(worker)
-        if claimed and claimed < seat.task_cap and clock.stamp(clock.now()) < seat.until:
-            self.seat([replace(seat, number=max(self.seats) + 1, task_cap=seat.task_cap - claimed)])
+        ends = self.seat_ends[seat.number]
+        if claimed and claimed < seat.task_cap and clock.monotonic() < ends:
+            self.seat([replace(seat, number=max(self.seats) + 1, task_cap=seat.task_cap - claimed)], ends=ends)
 
     def _help_the_stuck(self, workers: list[Worker]) -> None:
         """Seats that no child takes: a new pool, once nobody works in the old one; given up when that does not help."""
@@ -292,7 +303,7 @@ class Barrier:
             failed=self.failed,
             seats=len(self.seats),
             alive=sum(worker.ended_at is None for worker in workers),
-            left_seconds=max(0.0, (self.until - clock.now()).total_seconds()),
+            left_seconds=max(0.0, self.ends - clock.monotonic()),
         )
 
 

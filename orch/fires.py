@@ -203,8 +203,8 @@ def _drain(
     crew = pool.Crew(sit, len(seats), database=project.database, start_method=project.start_method)
     try:
         last = max(clock.moment(seat.until) for seat in seats)
-        until = clock.after(last, SLACK + 2 * project.limits.grace_sec)
-        barrier = Barrier(queue, opened, project, crew, until)
+        left = (last - clock.now()).total_seconds()
+        barrier = Barrier(queue, opened, project, crew, left + SLACK + 2 * project.limits.grace_sec)
         barrier.seat(seats)
         queue.ledger.stamp(opened.id, "barrier")
         return barrier.wait(plan.planned, report, stopping=lambda: signals.caught is not None)

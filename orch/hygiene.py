@@ -70,18 +70,18 @@ def look(queue: Queue, project: Project) -> Findings:
     """Judge every worker and every claim; changes nothing."""
     findings = Findings()
     now = clock.stamp(clock.now())
-    judged: dict[int, bool | None] = {}
-    for worker in queue.ledger.present():
-        judged[worker.id] = alive = processes.is_alive(worker.process)
+    present = {worker.id: worker for worker in queue.ledger.present()}
+    for worker in present.values():
+        alive = processes.is_alive(worker.process)
         if alive is False:
             findings.missing.append(worker)
-        elif alive and worker.deadline_at and clock.seconds_between(worker.deadline_at, now) > _slack(project):
+        elif alive and _is_overdue(worker, now, _slack(project)):
             findings.overdue.append(worker)
     handled = {worker.id for worker in (*findings.missing, *findings.overdue)}
     for task in queue.owned():
         if task.state == State.CRASHED:
             findings.crashed.append(task)
-        elif task.owner not in handled and _is_stale(queue, project, task, now, judged):
+        elif task.owner not in handled and _is_stale(queue, project, task, now, present):
             findings.stale.append(task)
     return findings
 
@@ -174,14 +174,37 @@ def _slack(project: Project) -> float:
     return OVERDUE_SLACK + project.limits.grace_sec
 
 
-def _is_stale(queue: Queue, project: Project, task: Task, now: str, judged: dict[int, bool | None]) -> bool:
-    if task.owner is not None and task.owner not in judged and _has_ended(queue, task.owner):
+def _is_overdue(worker: Worker, now: str, slack: float) -> bool:
+    """Whether a live worker is past its wall clock, and nobody has ended it.
+
+    The clock may have been set meanwhile, but a process that has been running for less is not late.
+    """
+    if worker.deadline_at is None:
+        return False
+    is_late = clock.seconds_between(worker.deadline_at, now) > slack
+    age = processes.age(worker.process)
+    if age is None:
+        return is_late
+    return (is_late or now < worker.enrolled_at) and age > slack + clock.seconds_between(
+        worker.enrolled_at, worker.deadline_at
+    )
+
+
+def _is_stale(queue: Queue, project: Project, task: Task, now: str, present: dict[int, Worker]) -> bool:
+    """Whether nobody can be standing behind a claim any more."""
+    owner = None if task.owner is None else present.get(task.owner)
+    if task.owner is not None and owner is None and _has_ended(queue, task.owner):
         return True
-    mode = project.modes.get(task.mode)
-    hours = project.limits.stale_hours if mode is None or mode.stale_hours is None else mode.stale_hours
     # A healthy long task is never released by age: its own deadline comes first.
     if task.deadline_at is not None and task.deadline_at > now:
         return False
+    mode = project.modes.get(task.mode)
+    hours = project.limits.stale_hours if mode is None or mode.stale_hours is None else mode.stale_hours
+    if owner is not None and processes.is_alive(owner.process):
+        # A seat's worker is judged by its wall clock, any other process by its age too: the clock may have been set.
+        age = processes.age(owner.process)
+        if owner.deadline_at is not None or (age is not None and age <= hours * 3600):
+            return False
     return clock.seconds_between(task.last_sign, now) > hours * 3600
 
 

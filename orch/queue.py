@@ -282,7 +282,8 @@ class Queue:
 
         The backoff counts from the owner's last sign of life, so what was stranded long ago is due at once.
         """
-        since = clock.moment(task.last_sign)
+        # A sign from the future is from before the clock was set back.
+        since = min(clock.moment(task.last_sign), clock.now())
         state, due_at, count = _ladder(retries, task.retry_count + 1, since)
         reason = task.reason
         if state is State.FAILED:
@@ -327,18 +328,25 @@ class Queue:
                 raise Conflict(f"task {id} is {task.state}: there is nothing left to cancel")
         return task, task.state in OWNED
 
-    def pause(self, mode: str, reason: str | None = None) -> None:
-        """Let nobody claim from a mode (``*``: from any) until it is resumed; what runs goes on."""
+    def pause(self, mode: str, reason: str | None = None, *, seconds: float | None = None) -> None:
+        """Let nobody claim from a mode (``*``: from any) until it is resumed, or for so long; what runs goes on.
+
+        A pause that ends by itself does not take the place of one that does not.
+        """
+        now = clock.now()
+        until = None if seconds is None else clock.stamp(clock.after(now, seconds))
+        told = None if reason is None else storable(reason)
         with self.database.transaction(durable=True):
-            self.database.run("pause", mode=mode, now=clock.stamp(clock.now()), by=self.by, reason=reason)
+            self.database.run("pause", mode=mode, now=clock.stamp(now), by=self.by, reason=told, until=until)
 
     def resume(self, mode: str) -> list[str]:
         """End the pause of a mode (``*``: every pause). The modes that were paused."""
         with self.database.transaction(durable=True):
-            return [row[0] for row in self.database.run("resume", mode=mode)]
+            ended = self.database.run("resume", mode=mode, now=clock.stamp(clock.now()))
+        return [name for name, still in ended if still]
 
     def pauses(self) -> list[Pause]:
-        return [Pause(*row) for row in self.database.run("pauses")]
+        return [Pause(*row) for row in self.database.run("pauses", now=clock.stamp(clock.now()))]
 
     # Looking
 

@@ -9,6 +9,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from orch import clock
+from orch.legible import when
+
 
 @dataclass(slots=True)
 class NewTask:
@@ -63,6 +66,13 @@ class Task:
         return json.loads(self.payload_text)
 
     @property
+    def allotted(self) -> float | None:
+        """The seconds that its present attempt may take; None when nothing bounds it."""
+        if self.deadline_at is None or self.claimed_at is None:
+            return None
+        return clock.seconds_between(self.claimed_at, self.deadline_at)
+
+    @property
     def last_sign(self) -> str:
         """The owner's last sign of life: its heartbeat, else its claim."""
         return self.heartbeat_at or self.claimed_at or self.updated_at
@@ -105,12 +115,19 @@ class Event:
 
 @dataclass(slots=True)
 class Pause:
-    """A paused mode, or all of them (``*``)."""
+    """A paused mode, or all of them (``*``); ``until`` is a stamp where it ends by itself."""
 
     mode: str
     paused_at: str
     paused_by: str | None
     reason: str | None
+    until: str | None = None
+
+    @property
+    def told(self) -> str:
+        """The pause in words, without its mode."""
+        until = f" until {when(self.until)}" if self.until else ""
+        return f"paused{until}{': ' + self.reason if self.reason else ''}"
 
 
 @dataclass(slots=True)

@@ -47,7 +47,7 @@ class Rollup:
     waiting: list[Backlog] = field(default_factory=list)
     unknown: dict[str, int] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
-    paused: list[str] = field(default_factory=list)
+    paused: dict[str, str] = field(default_factory=dict)
     stuck: list[tuple[int, str, int | None, str | None]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
@@ -111,6 +111,8 @@ def read_back(text: str) -> Rollup:
     raw["tallies"] = [Tally(**tally) for tally in raw["tallies"]]
     raw["failures"] = [FailureGroup(**group) for group in raw["failures"]]
     raw["waiting"] = [Backlog(**backlog) for backlog in raw["waiting"]]
+    if isinstance(raw["paused"], list):
+        raw["paused"] = dict.fromkeys(raw["paused"], "paused")
     raw["swept"] = Swept(**raw["swept"])
     raw["plan"] = Plan.read_back(raw["plan"])
     for name in ("spent", "cuts", "stuck"):
@@ -137,7 +139,7 @@ def collect(
     crew = queue.ledger.crew(fire.id)
     tallies = list(queue.ledger.tallies(fire).values())
     waiting = queue.backlog()
-    paused = [pause.mode for pause in queue.pauses()]
+    paused = {pause.mode: pause.told for pause in queue.pauses()}
     rollup = Rollup(
         fire=fire.id,
         ending=ending,
@@ -356,8 +358,9 @@ def _waiting(rollup: Rollup) -> list[str]:
         notes = []
         if backlog.mode in rollup.unknown:
             notes.append("not in orch.toml")
-        if backlog.mode in rollup.paused or "*" in rollup.paused:
-            notes.append("paused")
+        pause = rollup.paused.get(backlog.mode) or rollup.paused.get("*")
+        if pause:
+            notes.append(_line(pause))
         remark = f" ({'; '.join(notes)})" if notes else ""
         lines.append(f"- {backlog.mode}: {', '.join(parts)}{remark}")
     for task, name, id, state in rollup.stuck:

@@ -27,6 +27,8 @@ from orch.records import Task
 from orch.work import Bench, Labour
 from orch.work.function import Stop
 
+# So many tasks of a mode in a row say "not now" until it is paused.
+LANE_PATIENCE = 3
 _SKEW = 0.05
 # Seconds between looks at whether a command's claim still stands.
 _CLAIM_LOOK = 1.0
@@ -80,12 +82,18 @@ def drain(
     answer that came too late is counted as lost.
     """
     edge = clock.stamp(until)
-    handled = lost = 0
+    # From here on by a clock that nobody can set.
+    ends = clock.monotonic() + (until - clock.now()).total_seconds()
+    handled = lost = put_off = 0
     task = _first(queue.claim(mode.name, worker=worker, timeout=mode.timeout, until=edge, gate=gate))
     while task is not None:
         outcome = _attempt(do, task)
         handled += 1
-        more = handled < task_cap and clock.now() < until and not stopping()
+        put_off = put_off + 1 if isinstance(outcome, Later) else 0
+        if isinstance(outcome, Later) and put_off == LANE_PATIENCE:
+            # All of them say so: the rest of the mode is left alone until then.
+            queue.pause(mode.name, f"not now: {outcome.why}"[:300], seconds=_delay(outcome, limits))
+        more = handled < task_cap and clock.monotonic() < ends and not stopping()
         with last_word:
             if isinstance(outcome, Done) and more:
                 kept, following = queue.finish_and_claim(
@@ -109,7 +117,7 @@ def drain(
         return Drained(handled, lost, gate.hit)
     if handled >= task_cap:
         return Drained(handled, lost, "task_cap")
-    return Drained(handled, lost, "wall_clock" if clock.now() >= until else "empty")
+    return Drained(handled, lost, "wall_clock" if clock.monotonic() >= ends else "empty")
 
 
 def settle(
@@ -132,8 +140,8 @@ def settle(
             return queue.finish(task, result, evidence)
         case Failed(error, evidence):
             return queue.fail(task, error, evidence=evidence, retries=limits.retries if mode.retry_failures else None)
-        case Later(why, retry_after, evidence):
-            delay = limits.not_now_delay if retry_after is None else retry_after
+        case Later(why, _, evidence):
+            delay = _delay(outcome, limits)
             return queue.release(task, f"not now: {why}", delay=delay, fire=fire, evidence=evidence)
         case Cut("timeout", error, evidence):
             if edge is not None and task.deadline_at == edge and not had_its_time(task, mode, only=only):
@@ -144,16 +152,20 @@ def settle(
             return queue.release(task, why, evidence=evidence)
 
 
+def _delay(later: Later, limits: Limits) -> float:
+    """Seconds until a task that said "not now" is due again."""
+    return limits.not_now_delay if later.retry_after is None else later.retry_after
+
+
 def had_its_time(task: Task, mode: Mode, *, only: bool) -> bool:
     """Whether a task that the worker's wall clock cut has itself to blame.
 
     It has if it was the worker's only task or had the whole timeout of its mode; otherwise it came late in the worker's
     life, and counts no retry.
     """
-    if only or task.claimed_at is None:
+    if only or task.allotted is None:
         return True
-    spent = clock.seconds_between(task.claimed_at, clock.stamp(clock.now()))
-    return mode.timeout is not None and spent >= mode.timeout
+    return mode.timeout is not None and task.allotted >= mode.timeout
 
 
 def sit(seat: Seat) -> str:
@@ -314,6 +326,7 @@ class _Signals:
         def guarded(task: Task) -> Outcome:
             # The function before may have set its own.
             signal.signal(signal.SIGTERM, self._stop)
+            began = clock.monotonic()
             try:
                 self._in_task = True
                 if self.stopping:
@@ -327,7 +340,7 @@ class _Signals:
                         raise Stop
                 return outcome
             except Stop:
-                if task.deadline_at is not None and task.deadline_at <= clock.stamp(clock.now()):
+                if task.allotted is not None and clock.monotonic() - began >= task.allotted:
                     return Cut("timeout", "ended for its timeout")
                 return Cut("stopped", "the worker was asked to stop")
             finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from orch import modes
+from orch import clock, modes
 from orch.cli.talk import Talk, common
 from orch.errors import UsageError
 from orch.settings import load
@@ -39,14 +39,17 @@ def cancel(talk: Talk, names: tuple[str, ...]) -> None:
 @click.argument("mode", required=False)
 @click.option("--all", "everything", is_flag=True, help="Every mode; fires are refused as long as it lasts.")
 @click.option("--reason", metavar="TEXT", help="Shown in the status.")
+@click.option("--for", "duration", metavar="TIME", help="End by itself after so long: 90s, 15m, 2h, 1d12h.")
 @common
 @click.pass_obj
-def pause(talk: Talk, mode: str | None, everything: bool, reason: str | None) -> None:
+def pause(talk: Talk, mode: str | None, everything: bool, reason: str | None, duration: str | None) -> None:
     """Let nobody claim from a mode until it is resumed; what runs goes on."""
     name = _lane(mode, everything)
+    seconds = None if duration is None else clock.duration(duration)
     with talk.queue() as queue:
-        queue.pause(name, reason)
-    talk.line({"paused": name}, f"{_told(name)} is paused")
+        queue.pause(name, reason, seconds=seconds)
+        told = [pause.told for pause in queue.pauses() if pause.mode == name]
+    talk.line({"paused": name}, f"{_told(name)} is {told[0] if told else 'not paused any more'}")
 
 
 @click.command()

@@ -5,7 +5,12 @@ set state = :state, attempts = attempts + 1, owner = :owner, deadline_at = :dead
 where id in (
     select id from task indexed by task_claimable
     where state = 'incoming' and due_at is null and blocked = 0 and mode = :mode
-        and (not exists (select 1 from pause) or not exists (select 1 from pause where mode = :mode or mode = '*'))
+        and (
+            not exists (select 1 from pause)
+            or not exists (
+                select 1 from pause where (mode = :mode or mode = '*') and (until is null or until > :now)
+            )
+        )
     order by priority desc, id
     limit :batch
 )

@@ -1,2 +1,2 @@
 -- write: resume a mode, or all of them
-delete from pause where mode = :mode or :mode = '*' returning mode
+delete from pause where mode = :mode or :mode = '*' returning mode, until is null or until > :now

@@ -70,7 +70,7 @@ def _mode_note(mode: ModeStanding) -> str:
     if not mode.known:
         notes.append("not in orch.toml")
     if mode.pause:
-        notes.append("paused" + (f": {mode.pause.reason}" if mode.pause.reason else ""))
+        notes.append(mode.pause.told)
     return ", ".join(notes)
 
 

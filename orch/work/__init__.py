@@ -144,13 +144,12 @@ def _flushed(spool: output.Spool) -> bytes:
 def _run_command(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk, task: Task) -> Outcome:
     try:
         words, folder = _words(mode, bench, task)
-        rest = None if task.deadline_at is None else (clock.moment(task.deadline_at) - clock.now()).total_seconds()
         ran = command.run(
             words,
             stdin=_as_json(task).encode(),
             environment={**inherited, "ORCH_TASK_ID": str(task.id), "ORCH_CLAIM": str(task.attempts)},
             folder=folder,
-            timeout=rest,
+            timeout=task.allotted,
             cap=bench.limits.output_cap,
             spools=desk.spools,
             grace=bench.limits.grace_sec,
