@@ -17,7 +17,7 @@ from orch.project import Project
 from orch.queue import Queue
 from orch.records import Task
 from orch.states import State
-from orch.worker import Seat, had_its_time
+from orch.worker import NO_STORAGE, Seat, had_its_time, put_back
 
 TICK = 0.25
 # A worker that enforces its own limits gets this long to do so before its parent does.
@@ -33,6 +33,7 @@ REOPENINGS = 2
 # How a worker ends when a cap ends it: by the cap's name.
 _CAPS = ("task_cap", "wall_clock", *BUDGETS, "unknown_cost")
 _SOUND = ("empty", *_CAPS)
+_BROKEN = ("broken: ", NO_STORAGE)
 
 
 @dataclass(slots=True)
@@ -164,7 +165,7 @@ class Barrier:
                 if (worker.ending or "").startswith("missing"):
                     # A sweep has found it before this look.
                     self.gathered.missing.append(f"w{worker.id} ({worker.mode}) was found dead by a sweep")
-                if worker.ending not in _SOUND and not (worker.ending or "").startswith("broken"):
+                if worker.ending not in _SOUND and not (worker.ending or "").startswith(_BROKEN):
                     self._seat_again(worker)
                 continue
             answer = self.crew.answer(number)
@@ -177,8 +178,8 @@ class Barrier:
         self.over.add(number)
         if ending in _SOUND:
             self.gathered.sound += 1
-        if ending.startswith("broken: "):
-            self.gathered.broken[self.seats[number].mode.name] = ending.removeprefix("broken: ")
+        if ending.startswith(_BROKEN):
+            self.gathered.broken[self.seats[number].mode.name] = ending.partition(": ")[2]
         elif ending in _CAPS:
             self._count_cut(ending)
 
@@ -186,6 +187,9 @@ class Barrier:
         """A worker gave its seat up without being able to say so in the database: what it held crashes."""
         latest = None if worker is None else self.queue.ledger.worker(worker.id)
         if latest is not None and latest.ended_at is None:
+            if answer.startswith(NO_STORAGE):
+                for task in self.queue.owned(latest.id):
+                    put_back(self.queue, task, answer, self.project.limits, self.fire.id)
             bury(self.queue, self.project, latest, answer, answer, self.gathered.left)
 
     # Those who did not

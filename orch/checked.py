@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orch import __version__
+from orch import __version__, files
 
 _NAME = "settings.json"
 
@@ -47,10 +47,7 @@ def remember(state: str, raw: Mapping[str, Any], checked: Checked) -> None:
     """Keep a check in the state folder; where that is not possible the next command checks again."""
     path = os.path.join(state, _NAME)
     try:
-        descriptor = os.open(f"{path}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump({"of": _known_by(raw), "checked": asdict(checked)}, file)
-        os.replace(f"{path}.{os.getpid()}", path)
+        files.replace(path, json.dumps({"of": _known_by(raw), "checked": asdict(checked)}))
     except OSError:
         return
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 
-from orch import clock, schedule
+from orch import clock, files, schedule
 from orch.legible import when
 from orch.project import Project
 from orch.queue import Queue
@@ -87,12 +87,7 @@ def remember(project: Project, memory: Memory) -> None:
     """Keep it for the next look, whole or not at all; `OSError` when that is not possible."""
     path = _path(project)
     os.makedirs(project.state, mode=0o700, exist_ok=True)
-    descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(asdict(memory), file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(f"{path}.new", path)
+    files.replace(path, json.dumps(asdict(memory)), durable=True)
 
 
 @contextmanager

@@ -266,7 +266,7 @@ def _keep(project: Project, memory: Memory, watched: Watched) -> None:
     try:
         vigil.remember(project, memory)
     except OSError as error:
-        watched.trouble = f"the watchdog cannot keep what it saw: {error.strerror or error}: {error.filename}"
+        watched.trouble = f"the watchdog cannot keep what it saw: {error.strerror or error}"
 
 
 def _after(stamp: str, seconds: float) -> str:

@@ -17,7 +17,7 @@ from types import FrameType
 
 from orch import clock, kin, processes, work
 from orch.budget import Gate
-from orch.errors import OrchError
+from orch.errors import OrchError, StorageError
 from orch.limits import Limits
 from orch.modes import Mode
 from orch.outcomes import Cut, Done, Failed, Later, Outcome, error_text
@@ -29,6 +29,8 @@ from orch.work.function import Stop
 
 # So many tasks of a mode in a row say "not now" until it is paused.
 LANE_PATIENCE = 3
+# How a worker ends whose storage has failed: its words begin so.
+NO_STORAGE = "no storage: "
 _SKEW = 0.05
 # Seconds between looks at whether a command's claim still stands.
 _CLAIM_LOOK = 1.0
@@ -172,10 +174,8 @@ def sit(seat: Seat) -> str:
     """A pool's child takes its seat: enrol, drain, retire. Returns how it ended, in words; it never raises."""
     try:
         return _sit(seat)
-    except OrchError as error:
-        return f"broken: {error}"
     except BaseException as error:
-        return f"broken: {error_text(error)}"
+        return _broken(error)
 
 
 def _sit(seat: Seat) -> str:
@@ -222,7 +222,7 @@ def _sit(seat: Seat) -> str:
             gate=_gate(queue, seat),
         ).ending
     except BaseException as error:
-        ending = f"broken: {error if isinstance(error, OrchError) else error_text(error)}"
+        ending = _broken(error)
     finally:
         pulse.stop()
         signals.restore()
@@ -231,6 +231,17 @@ def _sit(seat: Seat) -> str:
         # Whoever asked waits for the process, not for its seat.
         os._exit(0)
     return ending
+
+
+def _broken(error: BaseException) -> str:
+    """How a worker ends that cannot go on, in words."""
+    kind = NO_STORAGE if isinstance(error, StorageError) else "broken: "
+    return f"{kind}{error if isinstance(error, OrchError) else error_text(error)}"
+
+
+def put_back(queue: Queue, task: Task, why: str, limits: Limits, fire: int | None) -> bool:
+    """Give a task back that could not be marked as what it came to: no fault of its own, but not again in this fire."""
+    return queue.release(task, why, delay=limits.not_now_delay, fire=fire)
 
 
 def _gate(queue: Queue, seat: Seat) -> Gate | None:
@@ -248,7 +259,10 @@ def _leave(queue: Queue, seat: Seat, worker: int, ending: str) -> None:
         ending = f"broken: processes that could not be ended: {', '.join(left)}"
     with last_word:
         for task in queue.owned(worker):
-            queue.crash(task, "the worker broke", error=ending)
+            if ending.startswith(NO_STORAGE):
+                put_back(queue, task, ending, seat.limits, seat.fire)
+            else:
+                queue.crash(task, "the worker broke", error=ending)
         queue.ledger.retire(worker, ending)
     _forget_spool(seat, worker)
     queue.close()

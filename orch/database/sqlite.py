@@ -14,14 +14,20 @@ from typing import Any
 
 import apsw
 
-from orch import clock
+from orch import clock, files
 from orch.database import BUSY_TIMEOUT, Row, migrations, statement
 from orch.errors import Busy, Conflict, NotFound, OrchError, SchemaError, StorageError
 
 # "orch" in ASCII, so that the file can be told from any other SQLite file.
 APPLICATION_ID = 0x6F726368
 
+# The log is written back from so many pages on, and made to begin again from so many.
 _WAL_PAGES = 4000
+_RESTART_PAGES = 5000
+# Where that did not go, it is tried again so many pages later.
+_RESTART_STEP = 500
+# Seconds for which a checkpoint that holds others up waits for them.
+_RESTART_PATIENCE = 0.1
 # How many forks lie between the first process and this one: looked at by every statement, unlike the pid at no cost.
 _generation = 0
 _WAL_BYTES = 16 * 1024 * 1024
@@ -52,6 +58,7 @@ class SQLite:
         self._durability = durability
         self._busy_timeout = busy_timeout
         self._busy_since = 0.0
+        self._restart_at = _RESTART_PAGES
         self._depth = 0
         self._generation = _generation
         if not _is_there(self.path):
@@ -92,6 +99,14 @@ class SQLite:
         if self._generation == _generation:
             self._connection.close()
 
+    def write_back(self) -> None:
+        """Write the log back as far as nobody reads it, so that it begins again where the disk has no room for more."""
+        try:
+            self._connection.execute("pragma wal_checkpoint(passive)").fetchall()
+        except apsw.Error:
+            # Not now, then.
+            pass
+
     def truncate_wal(self) -> bool:
         """Write the log back and cut it to nothing; False when a reader or writer is in the way."""
         try:
@@ -116,7 +131,7 @@ class SQLite:
             raise
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         connection.execute(f"pragma synchronous = {'full' if self._durability == 'full' else 'normal'}").fetchall()
-        connection.execute(f"pragma wal_autocheckpoint = {_WAL_PAGES}").fetchall()
+        connection.set_wal_hook(self._keep_log_short)
         connection.execute(f"pragma journal_size_limit = {_WAL_BYTES}").fetchall()
         return connection
 
@@ -183,6 +198,29 @@ class SQLite:
         clock.sleep(random.uniform(0.0002, 0.002))
         return True
 
+    def _keep_log_short(self, connection: apsw.Connection, name: str, pages: int) -> int:
+        """After a commit: write the log back and, where others are always at it, hold them up until it begins again.
+
+        SQLite's own way never holds anybody up, and under a dozen busy workers the log would never begin again.
+        """
+        if pages < _WAL_PAGES:
+            self._restart_at = _RESTART_PAGES
+            return apsw.SQLITE_OK
+        is_long = pages >= self._restart_at
+        before, self._busy_timeout = self._busy_timeout, _RESTART_PATIENCE if is_long else 0.0
+        try:
+            connection.wal_checkpoint(
+                name, apsw.SQLITE_CHECKPOINT_RESTART if is_long else apsw.SQLITE_CHECKPOINT_PASSIVE
+            )
+        except apsw.Error:
+            # The next commit tries again, or says what is wrong.
+            pass
+        finally:
+            self._busy_timeout = before
+        if is_long:
+            self._restart_at = pages + _RESTART_STEP
+        return apsw.SQLITE_OK
+
     def _check_owner(self) -> None:
         if self._generation != _generation:
             raise OrchError("this queue was opened by another process: open it again after a fork")
@@ -200,7 +238,9 @@ class SQLite:
             case apsw.CorruptError():
                 return SchemaError(f"{self.path} is damaged ({error}): restore it from a backup")
             case apsw.FullError():
-                return StorageError(f"the disk is full: {self.path} cannot grow; free space and run again")
+                return self._full()
+            case apsw.IOError() | apsw.CantOpenError() if files.is_full(os.path.dirname(self.path)):
+                return self._full()
             case apsw.ReadOnlyError():
                 return StorageError(f"{self.path} is read-only for this user")
             case apsw.CantOpenError():
@@ -214,6 +254,9 @@ class SQLite:
             case apsw.ThreadingViolationError():
                 return OrchError("one connection was used by two threads at once: open the queue in each thread")
         return OrchError(f"{self.path}: {error}")
+
+    def _full(self) -> StorageError:
+        return StorageError(f"the disk is full: {self.path} cannot grow; free space and run again")
 
 
 def _is_there(path: str) -> bool:
@@ -263,14 +306,20 @@ class _Transaction:
         if database._depth:
             self._end_step(undo=kind is not None)
             return
+        failed = kind is not None and issubclass(kind, StorageError)
         try:
             if kind is None:
                 self._execute("commit")
+        except StorageError:
+            failed = True
+            raise
         finally:
             # Some errors (a full disk) have rolled back already.
             if database._connection.in_transaction:
                 self._execute("rollback")
             self._relax()
+            if failed:
+                database.write_back()
 
     def _begin(self) -> None:
         if self._durable:
