@@ -6,6 +6,7 @@ What a child returns is a hint. What really happened stands in the database.
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ START_METHODS = ("forkserver", "spawn", "fork")
 _PRELOAD = ("orch.worker", "orch.database.sqlite", "multiprocessing.pool", "multiprocessing.synchronize", "runpy")
 _DISBAND_LIMIT = 2.0
 _SAFE_PATH = "PYTHONSAFEPATH"
+_WARNINGS = "PYTHONWARNINGS"
 
 
 class Crew:
@@ -142,7 +144,7 @@ class Crew:
         marks = {**kin.marks(), kin.DATABASE_MARK: self._database}
         # A file of the working folder must not pass for a module of the standard library in the children; and all that
         # they fork says who answers for it.
-        environment = {_SAFE_PATH: "1", **marks}
+        environment = {_SAFE_PATH: "1", _WARNINGS: _quietly(os.environ.get(_WARNINGS)), **marks}
         before = {name: os.environ.get(name) for name in environment}
         os.environ.update(environment)
         try:
@@ -166,12 +168,19 @@ class Crew:
                     self._children.setdefault(child.pid, child)
 
 
+def _quietly(warnings: str | None) -> str:
+    """Python's filter of warnings, so that multiprocessing does not warn of what a killed fire could not give back."""
+    return f"{warnings},ignore:resource_tracker" if warnings else "ignore:resource_tracker"
+
+
 def _begin(environment: dict[str, str | None], database: str) -> None:
     """The first act of a child: it stands on its own, answers for its kin, and has the environment of the fire."""
     import multiprocessing
 
     _restore(environment)
     os.environ.update({**kin.marks(), kin.DATABASE_MARK: database})
+    # The terminal's Ctrl-C is the fire's to pass on.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "setsid"):
         # Out of reach of the terminal's signals, which the fire passes on in its own order.
         os.setsid()
