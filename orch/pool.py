@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from orch import kin, processes
@@ -147,6 +148,8 @@ class Crew:
         environment = {_SAFE_PATH: "1", _WARNINGS: _quietly(os.environ.get(_WARNINGS)), **marks}
         before = {name: os.environ.get(name) for name in environment}
         os.environ.update(environment)
+        # A Ctrl-C is told to the fire alone, and not to what it is just starting.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._pools.append(self._context.Pool(size, _begin, (before, self._database)))
         except (OSError, EOFError) as error:
@@ -154,6 +157,7 @@ class Crew:
                 f"no worker can be started here ({error}): is /dev/shm mounted, and are processes allowed?"
             ) from None
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _restore(before)
         self._note_children()
         if kin.adopts():
@@ -179,8 +183,9 @@ def _begin(environment: dict[str, str | None], database: str) -> None:
 
     _restore(environment)
     os.environ.update({**kin.marks(), kin.DATABASE_MARK: database})
-    # The terminal's Ctrl-C is the fire's to pass on.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # By a handler, as what is ignored stays so in everything that is started.
+    signal.signal(signal.SIGINT, unheard)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     if hasattr(os, "setsid"):
         # Out of reach of the terminal's signals, which the fire passes on in its own order.
         os.setsid()
@@ -188,6 +193,10 @@ def _begin(environment: dict[str, str | None], database: str) -> None:
     # A pool's children may have none; ours end theirs.
     multiprocessing.current_process().daemon = False
     _end_with_parent()
+
+
+def unheard(signum: int, frame: FrameType | None) -> None:
+    """A signal that the fire passes on in its own way."""
 
 
 def _restore(environment: dict[str, str | None]) -> None:

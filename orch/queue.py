@@ -348,6 +348,18 @@ class Queue:
     def pauses(self) -> list[Pause]:
         return [Pause(*row) for row in self.database.run("pauses", now=clock.stamp(clock.now()))]
 
+    def prunable(self, before: str, *, after: int, limit: int) -> list[int]:
+        """Tasks that ended before a stamp and can be let go, behind an id, at most `limit`."""
+        return [row[0] for row in self.database.run("prunable", before=before, after=after, batch=limit)]
+
+    def prune(self, ids: Iterable[int]) -> None:
+        """Let ended tasks go, with all that is known of them; they stay in the totals."""
+        with self.database.transaction():
+            self.store_totals()
+            for id in ids:
+                for table in ("task", "event", "outcome", "payload", "dependency"):
+                    self.database.run(f"prune_{table}", id=id)
+
     # Looking
 
     def task(self, id: int) -> Task:
@@ -408,6 +420,11 @@ class Queue:
     def stuck(self, limit: int = 20) -> list[tuple[int, str, int | None, str | None]]:
         """Tasks that wait for one that is unknown or failed: the task, the name, and that one's id and state."""
         return [(task, name, id, state) for task, name, id, state in self.database.run("blocked", limit=limit)]
+
+    def ended_between(self, first: int, last: int, before: str) -> dict[int, bool]:
+        """Which ids of a range there are, and whether they ended before a stamp."""
+        rows = self.database.run("tasks_there", first=first, last=last, before=before)
+        return {id: bool(ended) for id, ended in rows}
 
     def backlog(self) -> list[Backlog]:
         """What waits and runs, a record a mode, read from the indexes of live tasks alone."""

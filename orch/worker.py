@@ -21,7 +21,7 @@ from orch.errors import OrchError, StorageError
 from orch.limits import Limits
 from orch.modes import Mode
 from orch.outcomes import Cut, Done, Failed, Later, Outcome, error_text
-from orch.pool import last_word
+from orch.pool import last_word, unheard
 from orch.queue import Queue
 from orch.records import Task
 from orch.work import Bench, Labour
@@ -330,7 +330,7 @@ class _Signals:
         self._in_task = False
         # The terminal's Ctrl-C reaches the whole foreground group: the fire ends its workers in order, by TERM.
         self._before = {
-            signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
+            signal.SIGINT: signal.signal(signal.SIGINT, unheard),
             signal.SIGTERM: signal.signal(signal.SIGTERM, self._stop),
         }
 

@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cancel": ("Cancel tasks; a running one is killed.", "orch.cli.moves:cancel"),
     "pause": ("Let nobody claim from a mode.", "orch.cli.moves:pause"),
     "resume": ("End a pause.", "orch.cli.moves:resume"),
+    "prune": ("Let go of tasks that ended long ago.", "orch.cli.prune:prune"),
     "fires": ("List the last fires.", "orch.cli.history:fires"),
     "notes": ("Print the last notes.", "orch.cli.history:notes"),
 }

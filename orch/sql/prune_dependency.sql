@@ -1,0 +1,2 @@
+-- write: prune the dependencies of one task
+delete from dependency where task = :id

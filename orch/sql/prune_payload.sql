@@ -1,0 +1,2 @@
+-- write: prune the payload of one task
+delete from payload where task = :id

@@ -1,0 +1,2 @@
+-- write: prune one task
+delete from task where id = :id
