@@ -17,7 +17,7 @@ from orch.project import Project
 from orch.queue import Queue
 from orch.records import Task
 from orch.states import State
-from orch.worker import NO_STORAGE, Seat, had_its_time, put_back
+from orch.worker import NO_STORAGE, Seat, cut_by, put_back
 
 TICK = 0.25
 # A worker that enforces its own limits gets this long to do so before its parent does.
@@ -71,7 +71,7 @@ class Gathered:
 class Barrier:
     """The wait for one fire's seats. `look` is one step of it; `wait` takes steps until nobody is left.
 
-    ``seconds`` is how long that may take: whoever is left then is ended. Everything here is timed by a clock that
+    Whoever is left when `clock.monotonic` says ``ends`` is ended. Everything here is timed by a clock that
     nobody can set, on which time asleep counts.
     """
 
@@ -79,7 +79,7 @@ class Barrier:
     fire: Fire
     project: Project
     crew: Crew
-    seconds: float
+    ends: float
     seats: dict[int, Seat] = field(default_factory=dict)
     waiting: dict[int, float] = field(default_factory=dict)
     over: set[int] = field(default_factory=set)
@@ -88,20 +88,12 @@ class Barrier:
     failed: int = 0
     reopened: int = 0
     spared_until: float = 0.0
-    ends: float = field(init=False)
-    seat_ends: dict[int, float] = field(default_factory=dict)
     claims: dict[tuple[int, int], float] = field(default_factory=dict)
     gathered: Gathered = field(default_factory=Gathered)
 
-    def __post_init__(self) -> None:
-        self.ends = clock.monotonic() + self.seconds
-
-    def seat(self, seats: Iterable[Seat], *, ends: float | None = None) -> None:
-        """Give every seat to the crew; its worker's wall clock is over when `ends` says so, or at its own stamp."""
-        now = clock.now()
+    def seat(self, seats: Iterable[Seat]) -> None:
+        """Give every seat to the crew."""
         for seat in seats:
-            left = (clock.moment(seat.until) - now).total_seconds()
-            self.seat_ends[seat.number] = clock.monotonic() + left if ends is None else ends
             self.seats[seat.number] = seat
             self.waiting[seat.number] = clock.monotonic()
             self.crew.seat(seat.number, seat)
@@ -223,10 +215,8 @@ class Barrier:
         """End one worker for one late task. A worker that can still speak says the same; the first word stands."""
         only = self.queue.ledger.claims_of(worker) == 1
         self.gathered.left += kin.end_tree(worker.process, self.project.limits.grace_sec)
-        by_wall_clock = task.deadline_at == worker.deadline_at
-        mode = self.project.modes.get(task.mode)
-        reason = "wall_clock" if by_wall_clock else "timeout"
-        if by_wall_clock and mode is not None and not had_its_time(task, mode, only=only):
+        reason = cut_by(task, self.project.modes.get(task.mode))
+        if reason == "wall_clock" and not only:
             self.queue.release(task, reason)
         else:
             self.queue.crash(task, reason, evidence=last_words(self.project, worker, task))
@@ -242,9 +232,8 @@ class Barrier:
         """
         seat = self.seats[_number(worker)]
         claimed = self.queue.ledger.claims_of(worker)
-        ends = self.seat_ends[seat.number]
-        if claimed and claimed < seat.task_cap and clock.monotonic() < ends:
-            self.seat([replace(seat, number=max(self.seats) + 1, task_cap=seat.task_cap - claimed)], ends=ends)
+        if claimed and claimed < seat.task_cap and clock.monotonic() < seat.ends:
+            self.seat([replace(seat, number=max(self.seats) + 1, task_cap=seat.task_cap - claimed)])
 
     def _help_the_stuck(self, workers: list[Worker]) -> None:
         """Seats that no child takes: a new pool, once nobody works in the old one; given up when that does not help."""

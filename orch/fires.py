@@ -202,9 +202,8 @@ def _drain(
     queue.ledger.stamp(opened.id, "fan_out")
     crew = pool.Crew(sit, len(seats), database=project.database, start_method=project.start_method)
     try:
-        last = max(clock.moment(seat.until) for seat in seats)
-        left = (last - clock.now()).total_seconds()
-        barrier = Barrier(queue, opened, project, crew, left + SLACK + 2 * project.limits.grace_sec)
+        ends = max(seat.ends for seat in seats) + SLACK + 2 * project.limits.grace_sec
+        barrier = Barrier(queue, opened, project, crew, ends)
         barrier.seat(seats)
         queue.ledger.stamp(opened.id, "barrier")
         return barrier.wait(plan.planned, report, stopping=lambda: signals.caught is not None)

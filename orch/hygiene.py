@@ -132,6 +132,7 @@ def bury(
             crashed += 1
     queue.ledger.retire(worker.id, ending)
     slate.forget(project.state, worker.id)
+    output.forget(project.state, worker.id)
     return crashed
 
 

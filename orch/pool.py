@@ -186,6 +186,11 @@ def _begin(environment: dict[str, str | None], database: str) -> None:
     # By a handler, as what is ignored stays so in everything that is started.
     signal.signal(signal.SIGINT, unheard)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # Nobody in here waits for what the fire's own input may never say.
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    if nothing:
+        os.dup2(nothing, 0)
+        os.close(nothing)
     if hasattr(os, "setsid"):
         # Out of reach of the terminal's signals, which the fire passes on in its own order.
         os.setsid()

@@ -87,6 +87,7 @@ def seats_of(plan: Plan, project: Project, *, fire: int) -> list[Seat]:
             mode=mode,
             task_cap=int(worker_cap("task_cap", plan, mode.task_cap, limits.task_cap)),
             until=clock.stamp(clock.after(now, minutes * 60)),
+            ends=clock.monotonic() + minutes * 60,
             fire=fire,
             database=project.database,
             durability=project.durability,

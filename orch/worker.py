@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import datetime
 import io
 import os
 import signal
@@ -40,13 +39,15 @@ _CLAIM_LOOK = 1.0
 class Seat:
     """One planned worker, as plain data that crosses the process border.
 
-    ``until`` is the stamp at which its wall clock is over; ``task_cap`` the tasks that it may still claim.
+    Its wall clock is over when `clock.monotonic` says ``ends``; ``until`` is the stamp for those who only see the
+    database. ``task_cap`` is how many tasks it may still claim.
     """
 
     number: int
     mode: Mode
     task_cap: int
     until: str
+    ends: float
     fire: int | None
     database: str
     durability: str
@@ -72,22 +73,19 @@ def drain(
     *,
     worker: int | None,
     task_cap: int,
-    until: datetime.datetime,
+    ends: float,
     limits: Limits,
     fire: int | None = None,
     stopping: Callable[[], bool] = lambda: False,
     gate: Gate | None = None,
 ) -> Drained:
-    """Claim, do, mark, until `task_cap` tasks are handled, `until` has come, or the mode has nothing to claim.
+    """Claim, do, mark, until `task_cap` tasks are handled, the clock is at `ends`, or the mode has nothing to claim.
 
     A `gate` may end it before a claim, when a budget is spent. A failure fails its task and the worker goes on. An
     answer that came too late is counted as lost.
     """
-    edge = clock.stamp(until)
-    # From here on by a clock that nobody can set.
-    ends = clock.monotonic() + (until - clock.now()).total_seconds()
     handled = lost = put_off = 0
-    task = _first(queue.claim(mode.name, worker=worker, timeout=mode.timeout, until=edge, gate=gate))
+    task = _first(queue.claim(mode.name, worker=worker, timeout=mode.timeout, until=_edge(ends), gate=gate))
     while task is not None:
         outcome = _attempt(do, task)
         handled += 1
@@ -99,14 +97,14 @@ def drain(
         with last_word:
             if isinstance(outcome, Done) and more:
                 kept, following = queue.finish_and_claim(
-                    task, outcome.result, outcome.evidence, timeout=mode.timeout, until=edge, gate=gate
+                    task, outcome.result, outcome.evidence, timeout=mode.timeout, until=_edge(ends), gate=gate
                 )
             else:
-                kept = settle(queue, task, outcome, mode=mode, limits=limits, fire=fire, only=handled == 1, edge=edge)
+                kept = settle(queue, task, outcome, mode=mode, limits=limits, fire=fire, only=handled == 1)
                 following = None
                 if more:
                     following = _first(
-                        queue.claim(mode.name, worker=worker, timeout=mode.timeout, until=edge, gate=gate)
+                        queue.claim(mode.name, worker=worker, timeout=mode.timeout, until=_edge(ends), gate=gate)
                     )
         if not kept and not queue.was_cancelled(task):
             lost += 1
@@ -131,11 +129,11 @@ def settle(
     limits: Limits,
     fire: int | None = None,
     only: bool = True,
-    edge: str | None = None,
 ) -> bool:
     """Mark what a task's labour came to; False when the claim was lost and nothing changed.
 
-    `edge` is the stamp of the worker's wall clock and `only` says whether this was the worker's only task.
+    `only` says whether this was the worker's only task: one that came late in the worker's life and was cut by its wall
+    clock is not to blame, and counts no retry.
     """
     match outcome:
         case Done(result, evidence):
@@ -146,9 +144,9 @@ def settle(
             delay = _delay(outcome, limits)
             return queue.release(task, f"not now: {why}", delay=delay, fire=fire, evidence=evidence)
         case Cut("timeout", error, evidence):
-            if edge is not None and task.deadline_at == edge and not had_its_time(task, mode, only=only):
-                return queue.release(task, "wall_clock", evidence=evidence)
-            reason = "wall_clock" if edge is not None and task.deadline_at == edge else "timeout"
+            reason = cut_by(task, mode)
+            if reason == "wall_clock" and not only:
+                return queue.release(task, reason, evidence=evidence)
             return queue.crash(task, reason, error=error, evidence=evidence)
         case Cut(why, _, evidence):
             return queue.release(task, why, evidence=evidence)
@@ -159,15 +157,15 @@ def _delay(later: Later, limits: Limits) -> float:
     return limits.not_now_delay if later.retry_after is None else later.retry_after
 
 
-def had_its_time(task: Task, mode: Mode, *, only: bool) -> bool:
-    """Whether a task that the worker's wall clock cut has itself to blame.
+def cut_by(task: Task, mode: Mode | None) -> str:
+    """Which limit an attempt was at that had all its time: its ``timeout``, or its worker's ``wall_clock``."""
+    limit = task.timeout if task.timeout is not None or mode is None else mode.timeout
+    return "wall_clock" if limit is None or (task.allotted or 0) < limit - _SKEW else "timeout"
 
-    It has if it was the worker's only task or had the whole timeout of its mode; otherwise it came late in the worker's
-    life, and counts no retry.
-    """
-    if only or task.allotted is None:
-        return True
-    return mode.timeout is not None and task.allotted >= mode.timeout
+
+def _edge(ends: float) -> str:
+    """The stamp of a worker's wall clock, as the clock says now: it may have been set meanwhile."""
+    return clock.stamp(clock.after(clock.now(), ends - clock.monotonic()))
 
 
 def sit(seat: Seat) -> str:
@@ -215,7 +213,7 @@ def _sit(seat: Seat) -> str:
             pulse.around(do),
             worker=worker,
             task_cap=seat.task_cap,
-            until=clock.moment(seat.until),
+            ends=seat.ends,
             limits=seat.limits,
             fire=seat.fire,
             stopping=lambda: signals.stopping,
@@ -263,8 +261,10 @@ def _leave(queue: Queue, seat: Seat, worker: int, ending: str) -> None:
                 put_back(queue, task, ending, seat.limits, seat.fire)
             else:
                 queue.crash(task, "the worker broke", error=ending)
+        # Before it is said that it ended: whoever finds it dead after that has nothing to do any more.
+        work.slate.forget(seat.state, worker)
+        work.output.forget(seat.state, worker)
         queue.ledger.retire(worker, ending)
-    _forget_spool(seat, worker)
     queue.close()
 
 
@@ -294,11 +294,6 @@ def _speak_utf8() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
-
-
-def _forget_spool(seat: Seat, worker: int) -> None:
-    work.slate.forget(seat.state, worker)
-    work.output.forget(seat.state, worker)
 
 
 class _Cut:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
 
-LIMIT = 60.0
+LIMIT = float(os.environ.get("LIMIT", 60))
 
 WORK = '''
 import os, signal, sys, time

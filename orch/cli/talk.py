@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orch.errors import Stopped, UsageError
+from orch.errors import Stopped, StorageError
 from orch.legible import shown, shown_lines
 
 if TYPE_CHECKING:
@@ -187,4 +187,4 @@ def _make_private_folder(database: str) -> None:
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"the folder {folder} cannot be made: {error.strerror}") from None
+        raise StorageError(f"the folder {folder} cannot be made: {error.strerror}") from None

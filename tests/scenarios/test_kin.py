@@ -1,0 +1,260 @@
+"""No process outlives its claim, however it tries to get away and whoever dies first."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from orch import kin, processes
+from orch.fire_records import Process
+from orch.outcomes import Evidence
+from orch.queue import Queue
+from orch.rollup import body, collect
+from tests.conftest import World, eventually
+from tests.scenarios.test_fire import notes, running
+from tests.scenarios.test_recovery import kill, workers_of
+
+# A child in the group, one in a session of its own, one without a parent, one without marks, and all of that at once.
+FLIGHT = (
+    "sleep {0} & setsid sleep {0} & (setsid sleep {0} &) ; env -i sleep {0} & (env -i setsid sleep {0} &) ;"
+    " echo >> ran; exec env -i sleep {0}"
+)
+
+
+def flee(world: World, number: int) -> subprocess.Popen[bytes]:
+    """A fire whose one task starts all that."""
+    world.orch("add", "--cmd", "--", "sh", "-c", FLIGHT.format(number))
+    fire = world.start("fire")
+    eventually(lambda: len(running(f"sleep {number}")) == 6, "everybody's start")
+    return fire
+
+
+def is_gone(process: psutil.Process) -> bool:
+    """Whether it has ended, though nobody may have collected it."""
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_at_a_timeout_nobody_gets_away(world: World) -> None:
+    world.settings("", modes=f'[modes.flee]\ncommand = ["sh", "-c", "{FLIGHT.format(2001)}"]\ntimeout = 1')
+    world.orch("add", "flee")
+    world.orch("fire")
+    assert world.queue.attempts(1)[0].reason == "timeout"
+    assert world.lines("ran")
+    assert not running("sleep 2001")
+
+
+def test_when_a_task_is_cancelled_nobody_gets_away(world: World) -> None:
+    fire = flee(world, 2002)
+    assert "what it ran is ended" in world.orch("cancel", "1")
+    assert fire.wait(60) == 0
+    assert not running("sleep 2002")
+    assert world.queue.task(1).reason == "cancelled"
+
+
+def test_when_the_fire_is_stopped_nobody_gets_away(world: World) -> None:
+    fire = flee(world, 2003)
+    fire.terminate()
+    assert fire.wait(60) == 128 + signal.SIGTERM
+    assert not running("sleep 2003")
+    assert (world.queue.task(1).state, world.queue.task(1).retry_count) == ("incoming", 0)
+
+
+def test_when_the_fire_is_killed_nobody_gets_away(world: World) -> None:
+    fire = flee(world, 2004)
+    fire.kill()
+    eventually(lambda: not running("sleep 2004"), "everybody's end")
+    world.orch("sweep")
+    assert world.queue.task(1).retry_count == 1
+    assert len(notes(world)) == 1
+
+
+def test_when_the_worker_is_killed_nobody_gets_away(world: World) -> None:
+    fire = flee(world, 2005)
+    [worker] = world.queue.ledger.present()
+    os.kill(worker.pid, signal.SIGKILL)
+    assert fire.wait(60) == 0
+    assert not running("sleep 2005")
+    assert world.queue.attempts(1)[0].reason == "the worker died (killed by signal 9)"
+
+
+def test_when_all_are_killed_at_once_the_next_sweep_leaves_nobody_that_can_be_known(world: World) -> None:
+    fire = flee(world, 2006)
+    family = [psutil.Process(fire.pid), *(p for p in workers_of(fire) if "sleep" not in p.name())]
+    for process in family:
+        process.suspend()
+    kill(*family)
+    fire.wait()
+    assert len(running("sleep 2006")) == 6
+    world.orch("sweep")
+    # The one that has neither parent nor session nor marks is nobody's any more.
+    left = running("sleep 2006")
+    assert len(left) == 1
+    os.kill(int(left[0]), signal.SIGKILL)
+    assert world.queue.task(1).state == "incoming"
+
+
+def test_what_a_successful_command_leaves_behind_is_ended_with_it(world: World) -> None:
+    script = "(setsid sleep 2007 &); (env -i setsid sleep 2007 &); echo fine"
+    world.orch("add", "--cmd", "--", "sh", "-c", script)
+    world.orch("fire")
+    assert world.states() == {1: "done"}
+    assert not running("sleep 2007")
+
+
+def test_a_function_may_use_multiprocessing_and_what_it_forks_ends_with_its_worker(world: World) -> None:
+    pool = "do=__import__('multiprocessing').Pool(2).map(abs, [-1, -2, 3])"
+    fork = "do=(os.fork() or time.sleep(2000)) and note('forked', '') or time.sleep(2000)"
+    world.orch("add", "mixed", pool)
+    world.orch("fire")
+    assert world.queue.attempts(1)[0].result == "[1,2,3]", world.queue.attempts(1)
+    world.orch("add", "mixed", fork)
+    fire = world.start("fire")
+    eventually(lambda: world.lines("forked"), "the fork")
+    [worker] = world.queue.ledger.present()
+    [child] = psutil.Process(worker.pid).children()
+    os.kill(worker.pid, signal.SIGKILL)
+    assert fire.wait(60) == 0
+    assert is_gone(child)
+
+
+def test_what_a_function_forked_is_ended_by_a_sweep_when_all_were_killed_at_once(world: World) -> None:
+    world.orch("add", "mixed", "do=(os.fork() or time.sleep(2000)) and note('forked', '') or time.sleep(2000)")
+    fire = world.start("fire")
+    eventually(lambda: world.lines("forked"), "the fork")
+    [worker] = world.queue.ledger.present()
+    [child] = psutil.Process(worker.pid).children()
+    family = [psutil.Process(fire.pid), psutil.Process(worker.pid)]
+    for process in family:
+        process.suspend()
+    kill(*family)
+    fire.wait()
+    assert child.is_running()
+    world.orch("sweep")
+    assert is_gone(child)
+
+
+def test_a_fork_that_comes_back_from_a_function_is_no_second_worker(world: World) -> None:
+    world.orch("add", "mixed", "do=[os.fork(), 'both'][1]")
+    world.orch("add", "mixed", "do='next'")
+    rollup = world.answer("fire", "--max-pool", "1")
+    assert world.states() == {1: "done", 2: "done"}
+    assert (rollup["broken"], rollup["missing"], rollup["lost"]) == ({}, [], 0)
+
+
+def test_a_fire_in_the_background_of_a_script_obeys_ctrl_c(world: World) -> None:
+    world.orch("add", "--cmd", "--", "sh", "-c", "echo >> ran; exec sleep 2008")
+    line = f"{subprocess.list2cmdline(world.words('fire'))} & echo $! > pid; wait $!; echo $? > code"
+    shell = subprocess.Popen(["sh", "-c", line], cwd=world.folder, stdout=subprocess.DEVNULL)
+    eventually(lambda: world.lines("ran"), "the task's start")
+    os.kill(int(world.lines("pid")[0]), signal.SIGINT)
+    assert shell.wait(60) == 0
+    assert world.lines("code") == [str(128 + signal.SIGINT)]
+    assert not running("sleep 2008")
+    assert (world.queue.task(1).state, world.queue.task(1).retry_count) == ("incoming", 0)
+
+
+def test_commands_can_be_told_to_stop_by_their_own_kin(world: World) -> None:
+    world.orch("add", "--cmd", "--", "sh", "-c", "(sleep 0.2; kill -INT $$) & trap 'echo told; exit 0' INT; wait; wait")
+    world.orch("fire")
+    assert world.orch("log", "1") == "told\n"
+
+
+def test_a_decider_whose_plan_was_killed_is_ended_by_the_next_sweep(world: World) -> None:
+    world.settings('[decide]\ncommand = ["sh", "-c", "echo >> ran; exec sleep 2009"]')
+    world.orch("add", "ok")
+    plan = world.start("plan")
+    eventually(lambda: world.lines("ran"), "the decider's start")
+    plan.kill()
+    plan.wait()
+    assert running("sleep 2009")
+    world.orch("sweep")
+    assert not running("sleep 2009")
+
+
+def test_what_a_decider_leaves_behind_is_ended(world: World) -> None:
+    world.settings("""[decide]\ncommand = ["sh", "-c", "(setsid sleep 2010 &); echo '{\\"seats\\": {\\"ok\\": 1}}'"]""")
+    world.orch("add", "ok")
+    world.orch("fire")
+    assert world.states() == {1: "done"}
+    assert not running("sleep 2010")
+
+
+def test_neither_a_stranger_with_the_pid_of_a_leader_nor_one_with_a_live_keeper_is_ended(tmp_path: Path) -> None:
+    database = str(tmp_path / "orch.db")
+    marks = {**os.environ, **kin.marks(), kin.DATABASE_MARK: database}
+    stranger = subprocess.Popen(["sleep", "2011"], env=marks, start_new_session=True)
+    try:
+        assert kin.end_led_by(processes.known_by(stranger.pid, "12345"), 0) == []
+        assert kin.end_strays(database, 0) == []
+        assert stranger.poll() is None
+        started = processes.started(stranger.pid)
+        assert kin.end_led_by(processes.known_by(stranger.pid, started or ""), 0) == []
+        assert stranger.wait(10) == -signal.SIGTERM
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_the_orphans_of_a_dead_keeper_are_ended_and_no_others(tmp_path: Path) -> None:
+    database = str(tmp_path / "orch.db")
+    me = processes.myself()
+    dead = kin._name(Process(me.host, me.boot, me.pid, "1"))
+    sleepers = [
+        subprocess.Popen(["sleep", "2012"], env={**os.environ, kin.KEEPER_MARK: keeper, kin.DATABASE_MARK: of})
+        for keeper, of in ((dead, database), (dead, database + "-other"), ("nonsense", database))
+    ]
+    try:
+        assert kin.end_strays(database, 1) == []
+        assert sleepers[0].wait(10) == -signal.SIGTERM
+        assert [sleeper.poll() for sleeper in sleepers[1:]] == [None, None]
+    finally:
+        for sleeper in sleepers:
+            sleeper.kill()
+            sleeper.wait()
+
+
+UNKILLABLE = """
+import os, sys, psutil
+from orch import kin, processes
+os.setuid(65534)
+print(kin.end_tree(processes.known_by(int(sys.argv[1]), processes.started(int(sys.argv[1]))), 0.1))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_what_cannot_be_ended_is_named(tmp_path: Path) -> None:
+    sleeper = subprocess.Popen(["sleep", "2013"])
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-c", UNKILLABLE, str(sleeper.pid)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert ran.stdout == f"['{sleeper.pid} (sleep)']\n", ran.stderr
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+def test_what_could_not_be_ended_is_in_the_note_though_its_task_succeeded(queue: Queue) -> None:
+    fire = queue.ledger.open_fire(processes.myself(), day="2026-12-01")
+    worker = queue.ledger.enrol(processes.myself(), fire=fire, seat=1, mode="m")
+    queue.add("m")
+    [task] = queue.claim("m", worker=worker)
+    assert queue.finish(task, '"fine"', Evidence(0, left=("77 (stubborn)",)))
+    opened = queue.ledger.fire(fire)
+    assert opened is not None
+    assert "still running: 77 (stubborn)" in body(collect(queue, opened, ending="passed", known=["m"]))
+
+
+def test_the_number_of_a_worker_that_is_gone_is_never_used_again(queue: Queue) -> None:
+    first = queue.ledger.enrol(processes.myself())
+    queue.database._connection.execute("delete from worker").fetchall()  # type: ignore[attr-defined]
+    assert queue.ledger.enrol(processes.myself()) == (first or 0) + 1
