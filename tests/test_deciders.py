@@ -6,12 +6,11 @@ import json
 import shutil
 import signal
 import stat
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orch import decision, notify
+from orch import decision, notify, processes
 from orch.deciders import decide
 from orch.plan import Demand, Plan, Snapshot, Wish
 from orch.settings import load, locate
@@ -155,7 +154,7 @@ def test_what_a_hanging_function_has_started_is_ended_with_it(world: World) -> N
     assert rollup["plan"]["problem"] == "function deciders:hang: it gave no plan within 1.5 s"
     assert world.states() == {1: "done"}
     child = int((world.folder / "child").read_text())
-    eventually(lambda: not Path(f"/proc/{child}").exists(), "the end of its child")
+    eventually(lambda: processes.started(child) is None, "the end of its child")
     [note] = world.answer("notes")
     assert "it gave no plan within 1.5 s; the backlog decided instead" in note["body"]
 
@@ -202,7 +201,7 @@ def test_a_plan_that_is_only_looked_at_ends_its_decider_when_it_is_ended(world: 
     eventually(lambda: asked.exists() and asked.read_text().strip(), "the question")
     plan.send_signal(signum)
     assert plan.wait(30) == 128 + signum
-    eventually(lambda: not Path(f"/proc/{int(asked.read_text())}").exists(), "the decider's end")
+    eventually(lambda: processes.started(int(asked.read_text())) is None, "the decider's end")
 
 
 def test_a_mean_price_counts_every_attempt_that_told_one(world: World) -> None:
@@ -238,7 +237,7 @@ def test_a_decider_that_outlives_its_fire_is_ended_by_the_next_sweep(world: Worl
     world.settings("")
     world.orch("sweep")
     decider = int((world.folder / "asked").read_text())
-    eventually(lambda: not Path(f"/proc/{decider}").exists(), "the decider's end")
+    eventually(lambda: processes.started(decider) is None, "the decider's end")
     assert world.answer("fires")[0]["ending"] == "died"
     assert len(world.queue.mail.unread()) == 1, "nobody has read it"
 

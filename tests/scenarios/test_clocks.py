@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,6 @@ from orch.hygiene import look
 from orch.limits import Limits, Retries
 from orch.queue import Queue
 from tests.conftest import World, eventually
-from tests.scenarios.test_fire import add_many, notes
 from tests.scenarios.test_recovery import ground, workers_of
 
 DAY = 86_400.0
@@ -155,34 +153,6 @@ def test_a_healthy_task_longer_than_the_stale_limit_runs_once(world: World) -> N
 
 def age(world: World) -> float:
     return clock.seconds_between(world.queue.task(1).claimed_at or "", clock.stamp(clock.now()))
-
-
-@pytest.mark.parametrize("who", ["everybody", "the fire"])
-def test_whoever_sleeps_past_every_limit_does_its_tasks_once(world: World, who: str) -> None:
-    world.settings(
-        "[watchdog]\nexpected_interval_hours = 0.0005\ngrace_minutes = 0.01",
-        limits="wall_clock_minutes = 0.05\nstale_hours = 0.0003",
-        retry="heartbeat_interval = 0.2",
-    )
-    add_many(world, "wait_for", 2, {"file": "go"})
-    fire = world.start("fire", "-q")
-    eventually(lambda: len(world.lines("ran")) == 2, "both tasks' start")
-    workers = [psutil.Process(worker.pid) for worker in world.queue.ledger.present()]
-    parent = psutil.Process(fire.pid)
-    asleep = [parent, *workers] if who == "everybody" else [parent]
-    for process in asleep:
-        process.send_signal(signal.SIGSTOP)
-    (world.folder / "go").touch()
-    eventually(lambda: age(world) > 5, "the end of every limit")
-    for process in asleep:
-        process.send_signal(signal.SIGCONT)
-    sweep, watchdog = world.start("sweep", "-q"), world.start("watchdog", "-q")
-    assert fire.wait(60) == 0
-    assert sweep.wait(60) == 0
-    watchdog.wait(60)
-    assert len(world.lines("ran")) == 2
-    assert set(world.states().values()) == {"done"}
-    assert len(notes(world)) == 1
 
 
 def test_the_clock_that_limits_are_kept_by_counts_the_time_asleep_and_cannot_be_set() -> None:

@@ -326,6 +326,7 @@ mount -o remount,size=50m .orch
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 def test_a_full_disk_fails_no_command_that_succeeded(world: World) -> None:
     (world.folder / ".orch").mkdir()
+    world.settings("", limits="not_now_delay = 0.01")
     words = ["unshare", "-m", "sh", "-c", MOUNT, "sh", str(world.folder), sys.executable, "-m", "orch"]
     ran = subprocess.run(words, capture_output=True, text=True, timeout=120)
     if "unshare" in ran.stderr or "mount:" in ran.stderr:
