@@ -2,11 +2,12 @@
 # make test     the tests
 # make test-all the tests in their full sizes
 # make lint     format, lint, types, floors
+# make chaos    a minute of kills, wrong clocks and full disks, then an audit
 # make bench    ratios against the bare engine
 
 PYTHON ?= python3
 
-.PHONY: demo test test-all lint bench lock clean
+.PHONY: demo test test-all lint chaos bench lock clean
 
 .venv/.ready: pyproject.toml scripts/requirements.txt scripts/install
 	PYTHON=$(PYTHON) scripts/install
@@ -22,10 +23,13 @@ test-all: .venv/.ready
 	.venv/bin/python -m pytest
 
 lint: .venv/.ready
-	.venv/bin/ruff format --check orch tests scripts/bench
-	.venv/bin/ruff check orch tests scripts/bench
+	.venv/bin/ruff format --check orch tests scripts/bench scripts/chaos
+	.venv/bin/ruff check orch tests scripts/bench scripts/chaos
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+
+chaos: .venv/.ready
+	.venv/bin/python scripts/chaos
 
 bench: .venv/.ready
 	.venv/bin/python scripts/bench

@@ -154,7 +154,7 @@ def collect(
         paused=paused,
         stuck=queue.stuck(),
         missing=gathered.missing,
-        left=gathered.left,
+        left=[*(swept.left if swept else ()), *gathered.left],
         lost=sum(worker.lost for worker in crew),
         seats=len(crew),
         error=error,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -184,3 +185,38 @@ def queue(tmp_path: Path) -> Iterator[Queue]:
     """An empty queue in a real file."""
     with Queue.open(str(tmp_path / "orch.db"), create=True, durability="normal", by="test") as opened:
         yield opened
+
+
+@pytest.fixture
+def terminal(world: World) -> Iterator[Any]:
+    """A real terminal that runs a shell in the project; `show` gives its screen."""
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    socket = ["tmux", "-L", f"orch-{os.getpid()}", "-f", "/dev/null"]
+
+    class Terminal:
+        def start(self, width: int, height: int, *words: str) -> None:
+            line = subprocess.list2cmdline(["env", *world.words(*words)])
+            subprocess.run(
+                [*socket, "new-session", "-d", "-x", str(width), "-y", str(height),
+                 f"{line}; echo exit code $?; exec cat"],
+                cwd=world.folder, check=True, env={**os.environ, "LC_ALL": "C.UTF-8"},
+            )  # fmt: skip
+
+        def show(self) -> list[str]:
+            shown = subprocess.run([*socket, "capture-pane", "-p"], capture_output=True, text=True, check=True)
+            return shown.stdout.splitlines()
+
+        def wait_for(self, text: str) -> list[str]:
+            return eventually(
+                lambda: any(text in line for line in self.show()) and self.show(), f"{text!r} on the screen"
+            )
+
+        def resize(self, width: int, height: int) -> None:
+            subprocess.run([*socket, "resize-window", "-x", str(width), "-y", str(height)], check=True)
+
+        def press(self, *keys: str) -> None:
+            subprocess.run([*socket, "send-keys", *keys], check=True)
+
+    yield Terminal()
+    subprocess.run([*socket, "kill-server"], capture_output=True, check=False)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -157,6 +158,81 @@ def test_a_fire_in_the_background_of_a_script_obeys_ctrl_c(world: World) -> None
     assert world.lines("code") == [str(128 + signal.SIGINT)]
     assert not running("sleep 2008")
     assert (world.queue.task(1).state, world.queue.task(1).retry_count) == ("incoming", 0)
+
+
+def test_ctrl_c_at_a_terminal_reaches_the_fire_alone_which_ends_all_in_order(world: World, terminal: Any) -> None:
+    world.orch(
+        "add", "mixed", "do=__import__('subprocess').run(['sh', '-c', 'echo >> ran; exec sleep 2014'], check=True)"
+    )
+    world.orch("add", "--cmd", "--", "sh", "-c", "echo >> ran; exec sleep 2014")
+    terminal.start(80, 20, "fire")
+    eventually(lambda: len(running("sleep 2014")) == 2, "both tasks' start")
+    terminal.press("C-c")
+    screen = terminal.wait_for("exit code 130")
+    assert not any("Traceback" in line for line in screen)
+    assert not running("sleep 2014")
+    assert [(task.state, task.retry_count) for task in world.queue.tasks()] == [("incoming", 0)] * 2
+    assert "stopped" in notes(world)[0]
+
+
+BUSY = """
+import threading, logging
+logging.basicConfig(filename="log")
+def log():
+    while True:
+        logging.info("busy")
+threading.Thread(target=log, daemon=True).start()
+def log_too(task):
+    logging.warning("from the task")
+    return 1
+"""
+
+
+@pytest.mark.parametrize("rounds", [2, pytest.param(50, marks=pytest.mark.full)])
+@pytest.mark.parametrize("method", ["forkserver", "fork"])
+def test_a_thread_that_logs_without_pause_hangs_no_fire(world: World, method: str, rounds: int) -> None:
+    (world.folder / "busy.py").write_text(BUSY)
+    world.settings(f'[queue]\nstart_method = "{method}"', modes='[modes.busy]\nfunction = "busy:log_too"')
+    for _ in range(rounds):
+        world.orch("add", "busy")
+        world.orch("fire", limit=30)
+    assert set(world.states().values()) == {"done"}
+
+
+EMBEDDED = """
+import subprocess, sys
+from orch import Limits, Mode, Project, Queue, fire
+
+def main():
+    own = subprocess.Popen(["sleep", "2015"])
+    queue = Queue.open("jobs.db", create=True)
+    ways = ["1", "sys.exit(0)", "os.kill(os.getpid(), 9)", *["task.id"] * 7]
+    for way in ways:
+        queue.add("m", {"do": way})
+    project = Project("jobs.db", ".", "state", {"m": Mode("m", function="work:mixed")}, Limits(max_pool=4),
+                      start_method=sys.argv[1])
+    fire(queue, project)
+    for _ in range(10):
+        queue.add("m", {"do": "1"})
+    print(len(queue.tasks()), queue.database._connection.execute("pragma integrity_check").fetchall()[0][0])
+    print("alive" if own.poll() is None else "killed")
+    own.kill()
+    own.wait()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_a_program_fires_from_its_open_queue_and_goes_on_with_it_and_its_own_children(
+    world: World, method: str
+) -> None:
+    (world.folder / "program.py").write_text(EMBEDDED)
+    ran = subprocess.run(
+        [sys.executable, "program.py", method], cwd=world.folder, capture_output=True, text=True, timeout=60
+    )
+    assert ran.stdout == "20 ok\nalive\n", ran.stderr
 
 
 def test_commands_can_be_told_to_stop_by_their_own_kin(world: World) -> None:
