@@ -14,7 +14,7 @@ def main() -> None:
         return
     from orch.cli import run
 
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(run(sys.argv[1:], alone=True))
 
 
 if __name__ == "__main__":

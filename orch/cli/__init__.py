@@ -69,12 +69,15 @@ def cli() -> None:
     """
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run one command line; the exit code. Every error that a person can act on is one line on standard error."""
+def run(arguments: Sequence[str], *, alone: bool = False) -> int:
+    """Run one command line; the exit code. Every error that a person can act on is one line on standard error.
+
+    With `alone` this process does nothing else, so that all its children are the command's.
+    """
     _tolerate_any_text()
     # Before the call is understood, so that an error in it is answered in the right form.
     asked = itertools.takewhile(lambda word: word != "--", arguments)
-    talk = Talk(as_json="--json" in asked)
+    talk = Talk(as_json="--json" in asked, alone=alone)
     try:
         code = _invoke(arguments, talk)
         sys.stdout.flush()

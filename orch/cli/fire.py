@@ -40,7 +40,8 @@ def fire(talk: Talk, /, dry_run: bool, exit_status: bool, scheduled: bool, **cap
     """
     place = talk.place()
     project = load(place, caps, remember=not dry_run)
-    kin.adopt_orphans()
+    if talk.alone:
+        kin.adopt_orphans()
     with Queue.open(project.database, durability=project.durability, by="fire") as queue:
         if dry_run:
             with stoppable():

@@ -31,9 +31,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclasses.dataclass(slots=True)
 class Talk:
-    """The answers' form, as the common options set it; standard output is data, standard error is talk."""
+    """The answers' form, as the common options set it; standard output is data, standard error is talk.
+
+    ``alone`` says that the process is the command's own.
+    """
 
     as_json: bool = False
+    alone: bool = False
     quiet: bool = False
     accepted: frozenset[int] = frozenset({0})
     database: str | None = None
