@@ -88,7 +88,7 @@ class Barrier:
     failed: int = 0
     reopened: int = 0
     spared_until: float = 0.0
-    claims: dict[tuple[int, int], float] = field(default_factory=dict)
+    claims: dict[int, dict[tuple[int, int], float]] = field(default_factory=dict)
     gathered: Gathered = field(default_factory=Gathered)
 
     def seat(self, seats: Iterable[Seat]) -> None:
@@ -202,11 +202,13 @@ class Barrier:
 
     def _enforce_deadline(self, worker: Worker) -> None:
         """End a worker whose task or whose wall clock is over and who did not see to it itself."""
-        now = clock.monotonic()
-        for task in self.queue.owned(worker.id):
+        now, owned = clock.monotonic(), self.queue.owned(worker.id)
+        seen = self.claims.get(worker.id, {})
+        self.claims[worker.id] = {(task.id, task.attempts): seen.get((task.id, task.attempts), now) for task in owned}
+        for task in owned:
             mode = self.project.modes.get(task.mode)
             slack = 0.0 if mode is not None and mode.function is not None else SLACK
-            since = self.claims.setdefault((task.id, task.attempts), now)
+            since = self.claims[worker.id][task.id, task.attempts]
             if task.allotted is not None and now - since > task.allotted + slack:
                 self._end_late(worker, task)
                 return

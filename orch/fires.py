@@ -75,10 +75,14 @@ def fire(
             _close(queue, project, opened, "broke", swept, plan, gathered, error=problem)
             raise
         trim(queue)
-        fired.posted = notify.deliver(queue, project.folder, sinks=project.sinks)
+        # The note of a fire that was stopped is sent all the same; who asks again does not want to wait for that.
+        fired.posted = notify.deliver(queue, project.folder, sinks=project.sinks, cut=signals.renewed())
     if signals.caught is not None:
-        name = signal.Signals(signals.caught).name
-        raise Stopped(f"fire {opened.id} was stopped by {name}; what ran was given back", signals.caught)
+        name, ending = signal.Signals(signals.caught).name, fired.fire.ending
+        told = f"had ended ({ending}) when {name} came; an undelivered note goes out with the next fire or sweep"
+        if ending == "stopped":
+            told = f"was stopped by {name}; what ran was given back"
+        raise Stopped(f"fire {opened.id} {told}", signals.caught)
     return fired
 
 
@@ -312,6 +316,7 @@ class _Signals:
 
     def __init__(self) -> None:
         self.caught: int | None = None
+        self._count = 0
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> _Signals:
@@ -326,3 +331,9 @@ class _Signals:
 
     def _catch(self, signum: int, frame: FrameType | None) -> None:
         self.caught = signum
+        self._count += 1
+
+    def renewed(self) -> Callable[[], str | None]:
+        """Asks for the name of a signal that came after now."""
+        before = self._count
+        return lambda: None if self.caught is None or self._count == before else signal.Signals(self.caught).name

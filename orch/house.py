@@ -34,11 +34,10 @@ def prune(queue: Queue, project: Project, seconds: float, *, dry_run: bool = Fal
     before = clock.stamp(clock.after(clock.now(), -seconds))
     pruned = Pruned()
     last = 0
-    while ids := queue.prunable(before, after=last, limit=_BATCH):
+    take = queue.prunable if dry_run else queue.prune
+    while ids := take(before, after=last, limit=_BATCH):
         last = ids[-1]
         pruned.tasks += len(ids)
-        if not dry_run:
-            queue.prune(ids)
     for path in _files(queue, project.state, before):
         try:
             size = os.stat(path).st_size

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 
 from orch import clock, kin, processes
@@ -34,7 +35,10 @@ class Findings:
 
 @dataclass(slots=True)
 class Swept:
-    """What a sweep did, as counts of tasks and workers; ``left`` describes processes that could not be ended."""
+    """What a sweep did, as counts of workers, tasks and ``strays``, which are processes that the dead left behind.
+
+    ``left`` describes processes that could not be ended.
+    """
 
     missing: int = 0
     ended: int = 0
@@ -43,18 +47,18 @@ class Swept:
     failed: int = 0
     promoted: int = 0
     expired: int = 0
+    strays: int = 0
     left: list[str] = field(default_factory=list)
 
     @property
     def anything(self) -> bool:
-        counts = self.missing, self.ended, self.crashed, self.retried, self.failed, self.promoted, self.expired
-        return any(counts) or bool(self.left)
+        return any(dataclasses.astuple(self))
 
 
 def sweep(queue: Queue, project: Project) -> Swept:
     """Release what the dead hold and recover what crashed: the steps in the order in which they build on each other."""
     swept = Swept()
-    swept.left += kin.end_strays(project.database, project.limits.grace_sec)
+    swept.strays, swept.left = kin.end_strays(project.database, project.limits.grace_sec)
     findings = look(queue, project)
     _spare(queue, findings)
     reap_stranded_runs(queue, project, findings, swept)
@@ -125,7 +129,10 @@ def bury(
     running = slate.read(project.state, worker.id)
     if running is not None:
         left += kin.end_led_by(running.leader, grace)
-    left += kin.end_strays(project.database, grace, of=worker.process)
+    if worker.seat is not None:
+        # It led a session of its own.
+        left += kin.end_led_by(worker.process, grace)
+    left += kin.end_strays(project.database, grace)[1]
     crashed = 0
     for task in queue.owned(worker.id):
         if queue.crash(task, reason, evidence=last_words(project, worker, task)):
@@ -137,7 +144,7 @@ def bury(
 
 
 def last_words(project: Project, worker: Worker, task: Task) -> Evidence:
-    """What a dead worker's function had written, kept as the output of the attempt that it died in."""
+    """What a dead worker's task had written, kept as the output of the attempt that it died in."""
     try:
         name = output.salvage(project.state, worker.id, task.id, task.attempts, project.limits.output_cap)
     except OSError:

@@ -124,52 +124,47 @@ def end_command(leader: Process, environment: Mapping[str, str], grace: float, *
         if alone:
             yield from psutil.Process().children()
         if len(wanted) == 2:
-            yield from _processes(pid for pid, found in _marked() if wanted.items() <= found.items())
+            yield from _processes(_carrying(wanted))
 
     return _end(find, grace)
 
 
 def end_led_by(leader: Process, grace: float) -> list[str]:
-    """End a command of another process by its leader: with its descendants, its group and its session."""
+    """End what another process leads or led: itself, its descendants, its group and its session."""
 
     def find() -> Iterator[psutil.Process]:
-        if processes.is_alive(leader):
-            yield from _itself(leader)
-            yield from _of_session(leader)
+        yield from _itself(leader)
+        yield from _of_session(leader)
 
     return _end(find, grace)
 
 
 def is_anything_left(environment: Mapping[str, str]) -> bool:
     """Whether anything runs that carries the marks of one command."""
-    wanted = {name: environment[name] for name in (KEEPER_MARK, RUN_MARK)}
-    return any(wanted.items() <= found.items() for _, found in _marked())
+    return bool(_carrying({name: environment[name] for name in (KEEPER_MARK, RUN_MARK)}))
 
 
-def end_strays(database: str, grace: float, *, of: Process | None = None) -> list[str]:
+def end_strays(database: str, grace: float) -> tuple[int, list[str]]:
     """End what works for a queue although the process that answered for it is dead.
 
-    And what is left in the session `of` a worker that is dead, whoever answered for that.
+    How many processes were found, and what could not be ended.
     """
 
     def find() -> list[int]:
-        return [
-            pid
-            for pid, found in _marked()
-            if found.get(DATABASE_MARK) == database and (_is_stray(found) or _is_left_by(pid, of))
-        ]
+        return [pid for pid, found in _marked() if found.get(DATABASE_MARK) == database and _is_stray(found)]
 
-    return _end(lambda: _processes(find()), grace) if find() else []
+    found = find()
+    return len(found), _end(lambda: _processes(find()), grace) if found else []
+
+
+def _carrying(wanted: Mapping[str, str]) -> list[int]:
+    """The pids of what carries these marks."""
+    return [pid for pid, found in _marked() if wanted.items() <= found.items()]
 
 
 def _is_stray(found: Mapping[str, str]) -> bool:
     keeper = _read_name(found.get(KEEPER_MARK, ""))
     return keeper is not None and processes.is_alive(keeper) is False
-
-
-def _is_left_by(pid: int, dead: Process | None) -> bool:
-    """Whether a process is in the session that a dead one led, and that number leads no other session by now."""
-    return dead is not None and _session(pid) == dead.pid and processes.started(dead.pid) is None
 
 
 def _name(process: Process) -> str:

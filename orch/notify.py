@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from orch.errors import UsageError
@@ -45,14 +45,19 @@ def check_sink(sink: str) -> str:
     raise UsageError(f"{sink!r} is not a sink: use 'file:PATH', 'command:WORDS' or 'stdout'")
 
 
-def deliver(queue: Queue, project: str, *, sinks: Collection[str]) -> list[Posted]:
+def deliver(
+    queue: Queue, project: str, *, sinks: Collection[str], cut: Callable[[], str | None] = lambda: None
+) -> list[Posted]:
     """Try what has not reached one of `sinks` yet, once each; paths and commands are the project's.
 
     A sink that fails is left alone for the rest of this round, and what is open for a sink that is no more stays open.
+    With a reason from `cut` the round ends, and a command that runs for it too.
     """
     posted: list[Posted] = []
     for delivery, note in queue.mail.outbox():
         failed = {one.sink for one in posted if one.error}
+        if cut():
+            break
         if delivery.sink not in sinks or delivery.sink in failed:
             continue
         # Nobody else may be at it: a try holds its delivery for as long as it can take.
@@ -60,16 +65,24 @@ def deliver(queue: Queue, project: str, *, sinks: Collection[str]) -> list[Poste
         if not tries:
             continue
         marks = {"ORCH_NOTE": str(note.id), "ORCH_FIRE": str(note.fire)}
-        error = send(delivery.sink, Letter(f"note {note.id}", note.body, marks), project, again=tries > 1)
+        error = send(delivery.sink, Letter(f"note {note.id}", note.body, marks), project, again=tries > 1, cut=cut)
         queue.mail.end_delivery(delivery, None if error is None else storable(error))
         posted.append(Posted(note.id, delivery.sink, error))
     return posted
 
 
-def send(sink: str, letter: Letter, folder: str, *, again: bool, limit: float = COMMAND_LIMIT) -> str | None:
+def send(
+    sink: str,
+    letter: Letter,
+    folder: str,
+    *,
+    again: bool,
+    limit: float = COMMAND_LIMIT,
+    cut: Callable[[], str | None] = lambda: None,
+) -> str | None:
     """Try to send one letter to one sink, paths and commands being those of `folder`: what went wrong, or None.
 
-    `again` says that an earlier try may have arrived; a command is ended after `limit` seconds.
+    `again` says that an earlier try may have arrived; a command is ended after `limit` seconds, or for what `cut` says.
     """
     try:
         kind, _, rest = check_sink(sink).partition(":")
@@ -80,7 +93,7 @@ def send(sink: str, letter: Letter, folder: str, *, again: bool, limit: float = 
             case "file":
                 _append(os.path.join(folder, os.path.expanduser(rest)), letter, again=again)
             case "command":
-                _pipe(shlex.split(rest), letter, folder, limit)
+                _pipe(shlex.split(rest), letter, folder, limit, cut)
     except (OSError, ValueError, UsageError, command.CannotRun) as problem:
         return str(problem)
     return None
@@ -110,14 +123,17 @@ def _append(path: str, letter: Letter, *, again: bool) -> None:
         os.close(descriptor)
 
 
-def _pipe(words: list[str], letter: Letter, folder: str, limit: float) -> None:
+def _pipe(words: list[str], letter: Letter, folder: str, limit: float, cut: Callable[[], str | None]) -> None:
     ran = command.run(
         words,
         stdin=letter.body.encode("utf-8", "replace"),
         environment={**os.environ, **letter.marks},
         folder=folder,
         timeout=limit,
+        cut=cut,
     )
+    if ran.cut and ran.cut != "timeout":
+        raise OSError(f"{words[0]} was ended: {ran.cut}")
     if ran.cut:
         raise OSError(f"{words[0]} did not end within {limit:g} s")
     if ran.exit_code:

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from orch import kin, processes
+from orch import clock, kin, processes
 from orch.errors import OrchError, UsageError
+from orch.fire_records import Process
 
 # multiprocessing itself is loaded with the first crew: a fire that finds nothing to do starts none.
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ START_METHODS = ("forkserver", "spawn", "fork")
 # What every child needs at once, loaded before the fork instead of after it, twelve times.
 _PRELOAD = ("orch.worker", "orch.database.sqlite", "multiprocessing.pool", "multiprocessing.synchronize", "runpy")
 _DISBAND_LIMIT = 2.0
+# Seconds between a child's looks at whether its fire lives.
+_LOOK = 1.0
+# Seconds until a pool has surely learned how its child ended.
+_CODE_LIMIT = 1.0
+_TICK = 0.02
 _SAFE_PATH = "PYTHONSAFEPATH"
 _WARNINGS = "PYTHONWARNINGS"
 
@@ -34,11 +40,11 @@ _WARNINGS = "PYTHONWARNINGS"
 class Crew:
     """The children of one fire. `job` is an importable function that takes plain data and returns plain data.
 
-    What is left of a child that dies is known by the path of the `database` that it works for.
+    Where the process is the fire's own, what is left of it when it dies is known by the path of the `database`.
     """
 
     def __init__(
-        self, job: Callable[[Any], str], size: int, *, database: str = "", start_method: str = "forkserver"
+        self, job: Callable[[Any], str], size: int, *, database: str, start_method: str = "forkserver"
     ) -> None:
         if start_method not in START_METHODS:
             raise UsageError(f"start_method {start_method!r} is not one of {', '.join(START_METHODS)}")
@@ -74,7 +80,7 @@ class Crew:
     def dead(self) -> set[int]:
         """The pids of children that have ended, those included that their pool has replaced."""
         self._note_children()
-        return {pid for pid, child in self._children.items() if child.exitcode is not None}
+        return {pid for pid, child in self._children.items() if _has_ended(child)}
 
     def answer(self, number: int) -> str | None:
         """What the child said of its seat, or None while it has said nothing."""
@@ -91,7 +97,7 @@ class Crew:
         from multiprocessing import connection
 
         self._note_children()
-        sentinels = [child.sentinel for child in self._children.values() if child.exitcode is None]
+        sentinels = [child.sentinel for child in self._children.values() if not _has_ended(child)]
         connection.wait([*sentinels, self._bell], timeout=seconds)
         while self._bell.poll():
             self._bell.recv_bytes()
@@ -99,18 +105,19 @@ class Crew:
     def ending(self, pid: int) -> str:
         """How a child ended, in words."""
         self._note_children()
-        child = self._children.get(pid)
-        if child is None:
-            return "ended"
-        child.join(1.0)
-        code = child.exitcode
+        deadline = clock.monotonic() + _CODE_LIMIT
+        while (code := _exit_code(self._children.get(pid))) is None and clock.monotonic() < deadline:
+            clock.sleep(_TICK)
         if code is None:
             return "ended"
         return f"killed by signal {-code}" if code < 0 else f"exited with {code}"
 
     def end_orphans(self, grace: float) -> list[str]:
-        """End what dead children have left to this process, if it is one that is given it: what could not be ended."""
-        if not kin.adopts():
+        """End what dead children have left to this process, if it is one that is given it: what could not be ended.
+
+        Only where the children themselves are not its own, as their pool may just be starting another one.
+        """
+        if not kin.adopts() or self._context.get_start_method() != "forkserver":
             return []
         self._note_children()
         return kin.end_children(grace, besides=self._household | self._children.keys())
@@ -131,7 +138,7 @@ class Crew:
         self._note_children()
         self._pools.clear()
         for pid, child in self._children.items():
-            if child.exitcode is None:
+            if not _has_ended(child):
                 kin.end_tree(processes.known_by(pid, processes.started(pid) or ""), 0)
 
     def _ring(self, _: object) -> None:
@@ -142,16 +149,22 @@ class Crew:
             pass
 
     def _open(self, size: int) -> None:
-        marks = {**kin.marks(), kin.DATABASE_MARK: self._database}
-        # A file of the working folder must not pass for a module of the standard library in the children; and all that
-        # they fork says who answers for it.
-        environment = {_SAFE_PATH: "1", _WARNINGS: _quietly(os.environ.get(_WARNINGS)), **marks}
+        from multiprocessing import resource_tracker
+
+        # A file of the working folder must not pass for a module of the standard library in the children.
+        environment = {_SAFE_PATH: "1", _WARNINGS: _quietly(os.environ.get(_WARNINGS))}
+        if kin.adopts():
+            # All that they fork says who answers for it. Not in a program that starts children of its own meanwhile.
+            environment |= {**kin.marks(), kin.DATABASE_MARK: self._database}
         before = {name: os.environ.get(name) for name in environment}
+        others = kin.children() if kin.adopts() else set()
         os.environ.update(environment)
+        # At its start it lets the signal through again.
+        resource_tracker.ensure_running()
         # A Ctrl-C is told to the fire alone, and not to what it is just starting.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            self._pools.append(self._context.Pool(size, _begin, (before, self._database)))
+            self._pools.append(self._context.Pool(size, _begin, (before, processes.myself(), self._database)))
         except (OSError, EOFError) as error:
             raise OrchError(
                 f"no worker can be started here ({error}): is /dev/shm mounted, and are processes allowed?"
@@ -162,7 +175,7 @@ class Crew:
         self._note_children()
         if kin.adopts():
             # What serves the pool itself.
-            self._household = kin.children()
+            self._household |= kin.children() - others
 
     def _note_children(self) -> None:
         # The pools' own list: the program may have further children, which are none of our business.
@@ -172,12 +185,23 @@ class Crew:
                     self._children.setdefault(child.pid, child)
 
 
+def _has_ended(child: BaseProcess) -> bool:
+    from multiprocessing import connection
+
+    return bool(connection.wait([child.sentinel], 0))
+
+
+def _exit_code(child: BaseProcess | None) -> int | None:
+    """What the pool's own thread has learned; two that ask for it at once spoil each other's answer."""
+    return getattr(getattr(child, "_popen", None), "returncode", None)
+
+
 def _quietly(warnings: str | None) -> str:
     """Python's filter of warnings, so that multiprocessing does not warn of what a killed fire could not give back."""
     return f"{warnings},ignore:resource_tracker" if warnings else "ignore:resource_tracker"
 
 
-def _begin(environment: dict[str, str | None], database: str) -> None:
+def _begin(environment: dict[str, str | None], fire: Process, database: str) -> None:
     """The first act of a child: it stands on its own, answers for its kin, and has the environment of the fire."""
     import multiprocessing
 
@@ -197,7 +221,7 @@ def _begin(environment: dict[str, str | None], database: str) -> None:
     kin.adopt_orphans()
     # A pool's children may have none; ours end theirs.
     multiprocessing.current_process().daemon = False
-    _end_with_parent()
+    _end_with(fire)
 
 
 def unheard(signum: int, frame: FrameType | None) -> None:
@@ -216,7 +240,7 @@ def _restore(environment: dict[str, str | None]) -> None:
 last_word = threading.Lock()
 
 
-def _end_with_parent() -> None:
+def _end_with(fire: Process) -> None:
     """When the fire is gone, however it went, its children end within moments, and their commands with them."""
     import multiprocessing
     from multiprocessing import connection
@@ -226,7 +250,9 @@ def _end_with_parent() -> None:
         return
 
     def watch() -> None:
-        connection.wait([parent.sentinel])
+        # Looked at too, as the pipe stays open when a task has inherited the fire's end of it.
+        while not connection.wait([parent.sentinel], _LOOK) and processes.is_alive(fire) is not False:
+            pass
         last_word.acquire()
         kin.end_children(grace=1.0)
         os._exit(1)

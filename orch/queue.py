@@ -331,13 +331,19 @@ class Queue:
     def pause(self, mode: str, reason: str | None = None, *, seconds: float | None = None) -> None:
         """Let nobody claim from a mode (``*``: from any) until it is resumed, or for so long; what runs goes on.
 
-        A pause that ends by itself does not take the place of one that does not.
+        It takes the place of a pause that is there.
         """
-        now = clock.now()
-        until = None if seconds is None else clock.stamp(clock.after(now, seconds))
-        told = None if reason is None else storable(reason)
+        until = None if seconds is None else clock.after(clock.now(), seconds)
+        self._pause("pause", mode, reason, until)
+
+    def put_off(self, mode: str, reason: str, seconds: float) -> None:
+        """Pause a mode for so many seconds at the least: a longer pause, or one without an end, stays as it is."""
+        self._pause("put_off", mode, reason[:_REASON], clock.after(clock.now(), seconds))
+
+    def _pause(self, verb: str, mode: str, reason: str | None, until: datetime.datetime | None) -> None:
+        told, ends = None if reason is None else storable(reason), None if until is None else clock.stamp(until)
         with self.database.transaction(durable=True):
-            self.database.run("pause", mode=mode, now=clock.stamp(now), by=self.by, reason=told, until=until)
+            self.database.run(verb, mode=mode, now=clock.stamp(clock.now()), by=self.by, reason=told, until=ends)
 
     def resume(self, mode: str) -> list[str]:
         """End the pause of a mode (``*``: every pause). The modes that were paused."""
@@ -352,13 +358,15 @@ class Queue:
         """Tasks that ended before a stamp and can be let go, behind an id, at most `limit`."""
         return [row[0] for row in self.database.run("prunable", before=before, after=after, batch=limit)]
 
-    def prune(self, ids: Iterable[int]) -> None:
-        """Let ended tasks go, with all that is known of them; they stay in the totals."""
+    def prune(self, before: str, *, after: int, limit: int) -> list[int]:
+        """Let go of the same, with all that is known of them: their ids. They stay in the totals."""
         with self.database.transaction():
+            ids = self.prunable(before, after=after, limit=limit)
             self.store_totals()
             for id in ids:
                 for table in ("task", "event", "outcome", "payload", "dependency"):
                     self.database.run(f"prune_{table}", id=id)
+        return ids
 
     # Looking
 
@@ -374,9 +382,9 @@ class Queue:
         return bool(self.database.run("holds", id=task.id, attempts=task.attempts))
 
     def was_cancelled(self, task: Task) -> bool:
-        """Whether a claim was lost because a person cancelled the task."""
-        latest = self.task(task.id)
-        return latest.attempts == task.attempts and latest.reason == CANCELLED
+        """Whether a claim was lost because a person cancelled the task, as far as it is still known."""
+        latest = [Task(*row) for row in self.database.run("task", id=task.id)]
+        return any(one.attempts == task.attempts and one.reason == CANCELLED for one in latest)
 
     def find(self, name: str) -> Task:
         """The task of a key or, where no key is named so, of an id; `NotFound` when there is none."""

@@ -337,6 +337,7 @@ def _recovered(rollup: Rollup) -> list[str]:
         (swept.crashed, "task had no live owner", "tasks had no live owner"),
         (swept.retried, "task is to be retried", "tasks are to be retried"),
         (swept.failed, "task failed for good", "tasks failed for good"),
+        (swept.strays, "process of a dead worker was ended", "processes of dead workers were ended"),
         (swept.promoted, "task became due", "tasks became due"),
         (rollup.expired, "task has expired", "tasks have expired"),
     ]

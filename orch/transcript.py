@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from orch import clock
+from orch.errors import NotFound
 from orch.queue import Queue
 from orch.records import Attempt, Task
 from orch.states import OWNED, State
@@ -30,12 +31,14 @@ def follow(
     """Pieces of a task's standard output (``out``) or error (``err``) as they come, until its attempt has ended.
 
     Without an `attempt` it is the one that runs or, where the task waits, its next one, and `waiting` is called; else
-    the last one. `state` is the project's state folder.
+    the last one. `state` is the project's state folder. `NotFound` when there is no such attempt, and will not be one.
     """
     task = queue.task(id)
     if attempt is None:
         attempt = task.attempts + (task.state in _WAITING)
     if attempt > task.attempts:
+        if task.state not in _WAITING and task.state not in OWNED:
+            raise NotFound(f"task {id} has no attempt {attempt}: it is {task.state} after {task.attempts}")
         waiting()
     place = 0
     while not _is_over(task, attempt):

@@ -16,7 +16,7 @@ from types import FrameType
 
 from orch import clock, kin, processes, work
 from orch.budget import Gate
-from orch.errors import OrchError, StorageError
+from orch.errors import Busy, OrchError, StorageError
 from orch.limits import Limits
 from orch.modes import Mode
 from orch.outcomes import Cut, Done, Failed, Later, Outcome, error_text
@@ -90,9 +90,9 @@ def drain(
         outcome = _attempt(do, task)
         handled += 1
         put_off = put_off + 1 if isinstance(outcome, Later) else 0
-        if isinstance(outcome, Later) and put_off == LANE_PATIENCE:
+        if isinstance(outcome, Later) and put_off % LANE_PATIENCE == 0:
             # All of them say so: the rest of the mode is left alone until then.
-            queue.pause(mode.name, f"not now: {outcome.why}"[:300], seconds=_delay(outcome, limits))
+            queue.put_off(mode.name, f"not now: {outcome.why}", _delay(outcome, limits))
         more = handled < task_cap and clock.monotonic() < ends and not stopping()
         with last_word:
             if isinstance(outcome, Done) and more:
@@ -233,7 +233,7 @@ def _sit(seat: Seat) -> str:
 
 def _broken(error: BaseException) -> str:
     """How a worker ends that cannot go on, in words."""
-    kind = NO_STORAGE if isinstance(error, StorageError) else "broken: "
+    kind = NO_STORAGE if isinstance(error, StorageError | Busy) else "broken: "
     return f"{kind}{error if isinstance(error, OrchError) else error_text(error)}"
 
 
@@ -281,7 +281,7 @@ def _attempt(do: Labour, task: Task) -> Outcome:
 
 
 def _mark_environment(seat: Seat, worker: int) -> None:
-    os.environ.update({kin.DATABASE_MARK: seat.database, "ORCH_WORKER": str(worker), **kin.marks()})
+    os.environ["ORCH_WORKER"] = str(worker)
     if seat.fire is not None:
         os.environ["ORCH_FIRE"] = str(seat.fire)
 
@@ -314,7 +314,11 @@ class _Cut:
         if now - self._looked < _CLAIM_LOOK:
             return None
         self._looked = now
-        return None if self._queue.holds(task) else "lost"
+        try:
+            return None if self._queue.holds(task) else "lost"
+        except OrchError:
+            # Nobody knows; the claim's number decides when the task is marked.
+            return None
 
 
 class _Signals:
@@ -349,7 +353,7 @@ class _Signals:
                         raise Stop
                 return outcome
             except Stop:
-                if task.allotted is not None and clock.monotonic() - began >= task.allotted:
+                if task.allotted is not None and clock.monotonic() - began >= task.allotted - _SKEW:
                     return Cut("timeout", "ended for its timeout")
                 return Cut("stopped", "the worker was asked to stop")
             finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 
 import click
@@ -48,7 +49,12 @@ def show(talk: Talk, name: str) -> None:
 
 @click.command()
 @click.argument("name", metavar="ID|KEY")
-@click.option("--attempt", type=int, metavar="N", help="Of this attempt, instead of the last one that wrote anything.")
+@click.option(
+    "--attempt",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Of this attempt, instead of the last one that wrote anything.",
+)
 @click.option("--err", is_flag=True, help="Standard error, instead of standard output.")
 @click.option("-f", "--follow", is_flag=True, help="Go on as it is written, until the attempt has ended.")
 @common
@@ -73,6 +79,8 @@ def log(talk: Talk, name: str, attempt: int | None, err: bool, follow: bool) -> 
         asked = f" in attempt {attempt}" if attempt else ""
         raise NotFound(f"nothing is kept of what task {name} wrote{asked}{hint}")
     streams = output.read(place.state, kept[-1].output or "")
+    if not streams:
+        raise NotFound(f"what task {name} wrote in attempt {kept[-1].attempt} is not kept any more: it was pruned")
     if talk.as_json:
         talk.data({ending: data.decode("utf-8", "replace") for ending, data in streams.items()})
     else:
@@ -89,10 +97,12 @@ def _follow(talk: Talk, name: str, attempt: int | None, ending: str) -> None:
             attempt=attempt,
             waiting=lambda: talk.say(f"orch: task {name} waits to be started"),
         )
-        for piece in pieces:
-            if talk.as_json:
-                talk.data({ending: piece.decode("utf-8", "replace")})
-            else:
+        if talk.as_json:
+            # A piece may end in the middle of a letter.
+            for text in codecs.iterdecode(pieces, "utf-8", "replace"):
+                talk.data({ending: text})
+        else:
+            for piece in pieces:
                 _write(piece)
 
 

@@ -86,6 +86,7 @@ def between(found: Between) -> RenderableType:
     for number, what in (
         (swept.missing, "missing worker"),
         (swept.ended, "worker past its time"),
+        (swept.strays, "process of a dead worker"),
         (swept.crashed, "task without a live owner"),
         (swept.retried, "task to be retried"),
         (swept.failed, "task failed for good"),

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from orch import clock, jsontext, kin
+from orch import clock, jsontext
 from orch.errors import UsageError
 from orch.limits import LARGEST_RESULT, Limits
 from orch.modes import RUN, Mode
@@ -46,9 +46,7 @@ def labour(mode: Mode, bench: Bench) -> Labour:
         return _function_labour(mode, bench)
     desk = _Desk(bench)
     # Read once: a copy of the environment for every command would cost as much as the claim.
-    inherited = {**os.environ, kin.DATABASE_MARK: bench.database, "ORCH_WORKER": str(bench.worker)}
-    if bench.fire is not None:
-        inherited["ORCH_FIRE"] = str(bench.fire)
+    inherited = dict(os.environ)
     return lambda task: _run_command(mode, bench, inherited, desk, task)
 
 
@@ -74,7 +72,6 @@ def _function_labour(mode: Mode, bench: Bench) -> Labour:
     spool = output.Spool(bench.state, bench.worker, "out", bench.limits.output_cap)
     spool.take_over(1, 2)
     loaded = function.load(mode.function, bench.project)
-
     ground = _Ground(spool, bench.project)
 
     def do(task: Task) -> Outcome:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 from functools import cache
 from typing import Any
 
@@ -46,7 +47,7 @@ class Capture:
         self._tail += data
         # Cut seldom, so that a flood is not copied again for every piece of it.
         if len(self._tail) > 2 * self._tail_cap + 65536:
-            del self._tail[: -self._tail_cap]
+            del self._tail[: -self._tail_cap - _PAGE]
 
     def spool(self) -> None:
         """Bring the spool up to date, a few times a second at the most."""
@@ -60,9 +61,10 @@ class Capture:
             self._spool.write(bytes(self._head[self._spooled :]), self._spooled)
             self._spooled = len(self._head)
         if self._tail:
-            kept = self._tail[-self._tail_cap :]
+            kept = self._tail[-self._tail_cap - _PAGE :]
             begins = self.size - len(kept)
-            # After a gap at the next page, so that the gap is a hole in the file for its readers.
+            # After a gap at the next page, so that the gap is a hole in the file for its readers; there is a page more
+            # than the cap.
             skipped = self._spooled - begins if self._spooled >= begins else -begins % _PAGE
             self._spool.write(bytes(kept[skipped:]), begins + skipped)
             self._spool.trim()
@@ -94,6 +96,8 @@ class Spool:
         path = spool_path(state, worker, ending)
         self._cap = cap
         self._freed = 0
+        # A function's spool is trimmed from beside it.
+        self._lock = threading.Lock()
         make_folders(path)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
 
@@ -115,21 +119,24 @@ class Spool:
     def trim(self) -> None:
         """Give back the disk space of what lies between head and tail, where the system can do that."""
         half = self._cap // 2
-        begin = max(self._freed, -(-half // _PAGE) * _PAGE)
-        end = (os.fstat(self._descriptor).st_size - (self._cap - half)) // _PAGE * _PAGE
-        if end - begin >= half and _free(self._descriptor, begin, end - begin):
-            self._freed = end
+        with self._lock:
+            begin = max(self._freed, -(-half // _PAGE) * _PAGE)
+            end = (os.fstat(self._descriptor).st_size - (self._cap - half)) // _PAGE * _PAGE
+            if end - begin >= half and _free(self._descriptor, begin, end - begin):
+                self._freed = end
 
     def take(self) -> bytes:
         """What was written since the last time, head and tail up to the cap; the spool is empty then."""
-        size = os.fstat(self._descriptor).st_size
-        if not size:
-            return b""
-        data = _ends(self._descriptor, size, self._cap)
-        self.clear()
+        with self._lock:
+            data = _ends(self._descriptor, os.fstat(self._descriptor).st_size, self._cap)
+            self._empty()
         return data
 
     def clear(self) -> None:
+        with self._lock:
+            self._empty()
+
+    def _empty(self) -> None:
         self._freed = 0
         if os.fstat(self._descriptor).st_size:
             os.ftruncate(self._descriptor, 0)
@@ -217,7 +224,10 @@ def behind(content: bytes, place: int) -> bytes:
 
 
 def salvage(state: str, worker: int, task: int, attempt: int, cap: int) -> str | None:
-    """Make the last words of a dead worker the output of the attempt that it died in: their name, if there are any."""
+    """Make the last words of a dead worker the output of the attempt that it died in: their name, if there are any.
+
+    They stay where they were until the worker is forgotten, and the worker may have stored them itself.
+    """
     streams = {}
     for ending in ENDINGS:
         try:
@@ -228,9 +238,8 @@ def salvage(state: str, worker: int, task: int, attempt: int, cap: int) -> str |
             streams[ending] = _ends(descriptor, os.fstat(descriptor).st_size, cap)
         finally:
             os.close(descriptor)
-    name = store(state, name_of(task, attempt), streams)
-    forget(state, worker)
-    return name
+    name = name_of(task, attempt)
+    return store(state, name, streams) or (name if read(state, name) else None)
 
 
 def forget(state: str, worker: int) -> None:

@@ -267,7 +267,7 @@ def test_neither_a_stranger_with_the_pid_of_a_leader_nor_one_with_a_live_keeper_
     stranger = subprocess.Popen(["sleep", "2011"], env=marks, start_new_session=True)
     try:
         assert kin.end_led_by(processes.known_by(stranger.pid, "12345"), 0) == []
-        assert kin.end_strays(database, 0) == []
+        assert kin.end_strays(database, 0) == (0, [])
         assert stranger.poll() is None
         started = processes.started(stranger.pid)
         assert kin.end_led_by(processes.known_by(stranger.pid, started or ""), 0) == []
@@ -286,7 +286,7 @@ def test_the_orphans_of_a_dead_keeper_are_ended_and_no_others(tmp_path: Path) ->
         for keeper, of in ((dead, database), (dead, database + "-other"), ("nonsense", database))
     ]
     try:
-        assert kin.end_strays(database, 1) == []
+        assert kin.end_strays(database, 1) == (1, [])
         assert sleepers[0].wait(10) == -signal.SIGTERM
         assert [sleeper.poll() for sleeper in sleepers[1:]] == [None, None]
     finally:

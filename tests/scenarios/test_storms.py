@@ -39,15 +39,25 @@ def test_a_not_now_among_others_pauses_nothing(world: World) -> None:
     assert world.queue.pauses() == []
 
 
-def test_a_pause_that_ends_by_itself_does_not_take_the_place_of_a_persons(queue: Queue) -> None:
-    queue.pause("m", "a person's reason")
-    queue.pause("m", "not now", seconds=0.001)
-    assert [pause.told for pause in queue.pauses()] == ["paused: a person's reason"]
-    queue.resume("m")
-    queue.pause("m", "not now", seconds=1000)
+def test_a_mode_is_put_off_for_as_long_as_anybody_says_and_a_person_has_the_last_word(queue: Queue) -> None:
+    def reasons() -> list[str | None]:
+        return [pause.reason for pause in queue.pauses()]
+
+    queue.pause("m", "a person's")
+    queue.put_off("m", "not now", 1000)
+    assert reasons() == ["a person's"], "which does not end by itself"
+    queue.pause("m", "a shorter one", seconds=500)
+    queue.put_off("m", "not now", 400)
+    assert reasons() == ["a shorter one"]
+    queue.put_off("m", "longer", 600)
+    assert reasons() == ["longer"]
     queue.add("m")
     assert queue.claim("m") == []
-    queue.pause("m", "a person's reason")
+    queue.pause("m", "over soon", seconds=0.001)
+    eventually(lambda: queue.pauses() == [], "the end of the pause")
+    queue.put_off("m", "again", 1)
+    assert reasons() == ["again"], "after one that is over"
+    queue.pause("m", "a person's")
     assert [pause.until for pause in queue.pauses()] == [None]
 
 
@@ -88,8 +98,7 @@ def test_a_task_is_started_as_often_as_the_limit_says_whichever_way_it_fails(wor
         "",
         modes='[modes.throws]\nfunction = "work:mixed"\nretry_failures = true\n'
         '[modes.hangs]\nfunction = "work:mixed"\ntimeout = 0.3\n'
-        '[modes.dies]\nfunction = "work:mixed"\n'
-        '[modes.stops]\nfunction = "work:wait_for"',
+        '[modes.dies]\nfunction = "work:mixed"',
         retry=f"retry_max_attempts = {limit}",
     )
     ways = {"throws": "1 / 0", "hangs": "time.sleep(1000)", "dies": "os.kill(os.getpid(), 9)"}
