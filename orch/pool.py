@@ -188,7 +188,8 @@ class Crew:
 def _has_ended(child: BaseProcess) -> bool:
     from multiprocessing import connection
 
-    return bool(connection.wait([child.sentinel], 0))
+    # What the child has forked may keep its sentinel open.
+    return _exit_code(child) is not None or bool(connection.wait([child.sentinel], 0))
 
 
 def _exit_code(child: BaseProcess | None) -> int | None:

@@ -100,6 +100,64 @@ def test_when_all_are_killed_at_once_the_next_sweep_leaves_nobody_that_can_be_kn
     assert world.queue.task(1).state == "incoming"
 
 
+def test_what_is_left_of_a_command_whose_first_process_is_dead_is_ended_by_the_next_sweep(world: World) -> None:
+    script = "env -i sleep 2016 & echo >> ran; exec env -i sleep 0.3"
+    world.orch("add", "--cmd", "--", "sh", "-c", script)
+    fire = world.start("fire")
+    eventually(lambda: world.lines("ran"), "the task's start")
+    family = [psutil.Process(fire.pid), *(p for p in workers_of(fire) if "sleep" not in p.name())]
+    for process in family:
+        process.suspend()
+    eventually(lambda: not running("sleep 0.3"), "the end of the first process")
+    kill(*family)
+    fire.wait()
+    assert running("sleep 2016")
+    world.orch("sweep")
+    assert not running("sleep 2016")
+
+
+def test_a_fire_that_is_killed_ends_its_workers_though_a_task_holds_its_pipe(world: World) -> None:
+    world.orch("add", "mixed", "do=[note('began', str(os.getpid())), time.sleep(2000)]")
+    # What watches the fire's end sees nothing while anybody has the other end of the pipe open.
+    (world.folder / "holder.py").write_text(
+        "import glob, os, sys, time\n"
+        "held = [open(path) for path in glob.glob(f'/proc/{sys.argv[1]}/fd/*') if 'pipe:' in os.readlink(path)]\n"
+        "held += [open(path, 'w') for path in glob.glob(f'/proc/{sys.argv[1]}/fd/*') if 'pipe:' in os.readlink(path)]\n"
+        "print(len(held), flush=True)\n"
+        "time.sleep(2000)\n"
+    )
+    fire = world.start("fire")
+    eventually(lambda: world.lines("began"), "the task's start")
+    holder = subprocess.Popen([sys.executable, world.folder / "holder.py", str(fire.pid)], stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None
+        assert int(holder.stdout.readline()) > 0
+        worker = psutil.Process(int(world.lines("began")[0]))
+        fire.kill()
+        fire.wait()
+        eventually(lambda: is_gone(worker), "the worker's end")
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_a_signal_while_a_note_is_delivered_ends_the_delivery_and_the_next_sweep_makes_up_for_it(world: World) -> None:
+    script = "cat > note; echo >> trying; test -e go || exec sleep 2017"
+    (world.folder / "deliver").write_text(script)
+    world.settings('[notify]\nsinks = ["command:sh deliver"]')
+    world.orch("add", "ok")
+    fire = world.start("fire")
+    eventually(lambda: world.lines("trying"), "the delivery")
+    fire.terminate()
+    assert fire.wait(60) == 128 + signal.SIGTERM
+    assert fire.stderr is not None
+    assert b"had ended (passed) when SIGTERM came" in fire.stderr.read()
+    assert not running("sleep 2017")
+    (world.folder / "go").touch()
+    assert "delivered" in world.orch("sweep")
+    assert world.states() == {1: "done"}
+
+
 def test_what_a_successful_command_leaves_behind_is_ended_with_it(world: World) -> None:
     script = "(setsid sleep 2007 &); (env -i setsid sleep 2007 &); echo fine"
     world.orch("add", "--cmd", "--", "sh", "-c", script)
@@ -200,10 +258,18 @@ def test_a_thread_that_logs_without_pause_hangs_no_fire(world: World, method: st
 
 
 EMBEDDED = """
-import subprocess, sys
+import os, subprocess, sys, threading
 from orch import Limits, Mode, Project, Queue, fire
 
+marked, over = [], threading.Event()
+
+def start_others():
+    while not over.is_set():
+        marked.append(b"ORCH_" in subprocess.run(["env"], capture_output=True).stdout)
+
 def main():
+    others = threading.Thread(target=start_others)
+    others.start()
     own = subprocess.Popen(["sleep", "2015"])
     queue = Queue.open("jobs.db", create=True)
     ways = ["1", "sys.exit(0)", "os.kill(os.getpid(), 9)", *["task.id"] * 7]
@@ -218,6 +284,9 @@ def main():
     print("alive" if own.poll() is None else "killed")
     own.kill()
     own.wait()
+    over.set()
+    others.join()
+    print(any(marked), len(marked) > 5)
 
 if __name__ == "__main__":
     main()
@@ -232,7 +301,7 @@ def test_a_program_fires_from_its_open_queue_and_goes_on_with_it_and_its_own_chi
     ran = subprocess.run(
         [sys.executable, "program.py", method], cwd=world.folder, capture_output=True, text=True, timeout=60
     )
-    assert ran.stdout == "20 ok\nalive\n", ran.stderr
+    assert ran.stdout == "20 ok\nalive\nFalse True\n", ran.stderr
 
 
 def test_commands_can_be_told_to_stop_by_their_own_kin(world: World) -> None:

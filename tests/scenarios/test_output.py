@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,20 @@ def test_a_running_command_is_followed_to_its_end(world: World) -> None:
     # An attempt that has ended is printed, and that is all.
     assert world.orch("log", "-f", "1", "--err") == "err\n"
     assert json.loads(world.orch("log", "-f", "1", "--json"))["data"] == {"out": "one\ntwo\n"}
+    world.orch("log", "-f", "1", "--attempt", "9", code=3)
+    assert "no attempt 9" in world.err
+    world.orch("log", "1", "--attempt", "0", code=2)
+
+
+def test_a_letter_that_comes_in_two_pieces_is_one_letter_for_who_follows_as_json(world: World) -> None:
+    script = "printf 'caf\\303'; until test -e go; do sleep 0.05; done; printf '\\251'"
+    world.orch("add", "--cmd", "--", "sh", "-c", script)
+    fire = world.start("fire")
+    follower = following(world, "1", "--json")
+    eventually(lambda: "caf" in followed(world), "the first piece")
+    (world.folder / "go").touch()
+    assert (follower.wait(60), fire.wait(60)) == (0, 0)
+    assert "".join(json.loads(line)["data"]["out"] for line in followed(world).splitlines()) == "café"
 
 
 def test_a_running_function_is_followed_and_so_is_only_its_own_attempt(world: World) -> None:
@@ -84,12 +99,20 @@ def test_a_command_whose_worker_is_killed_leaves_its_last_words(world: World) ->
 def test_a_flood_costs_neither_disk_nor_database(world: World, size: int) -> None:
     world.settings("", limits="output_cap = 100_000")
     world.orch("add", "--cmd", "--", "sh", "-c", f"echo begin; yes | head -c {size}; echo end; sleep 0.3")
-    world.orch("add", "mixed", f"do=[print('y' * 99_999) for _ in range({size // 100_000})] and time.sleep(1.5)")
+    flood = f"[print('y' * 99_999) for _ in range({size // 100_000})] and time.sleep(1.5)"
+    memory = "note('memory', [line for line in open('/proc/self/status') if line.startswith('VmHWM')][0].strip())"
+    world.orch("add", "mixed", f"do=[{flood}, {memory}]")
+    world.orch("add", "--cmd", "--", "sh", "-c", "grep VmHWM /proc/$PPID/status >> memory")
     state = world.folder / ".orch"
     fire = world.start("fire")
-    most = 0
+    command = function = 0
     while fire.poll() is None:
-        most = max(most, sum(allocated(path) for path in (state / "output").glob("w*")))
+        workers = {worker.id: worker.mode for worker in world.queue.ledger.present()}
+        for id, mode in workers.items():
+            spool = sum(allocated(state / "output" / f"w{id}.{ending}") for ending in output.ENDINGS)
+            command = max(command, spool if mode == "run" else 0)
+            function = max(function, spool if mode == "mixed" else 0)
+        time.sleep(0.05)
     assert fire.returncode == 0
     assert set(world.states().values()) == {"done"}
     kept = world.orch("log", "1")
@@ -98,9 +121,12 @@ def test_a_flood_costs_neither_disk_nor_database(world: World, size: int) -> Non
     assert f"[cut: {size + 10} bytes in all]" in kept
     assert sum(path.stat().st_size for path in (state / "output").rglob("*-*")) < 2 * 100_000 + 1000
     assert Path(world.database).stat().st_size < 2_000_000
-    if size > 100_000_000:
-        # A function is looked at once a second; a command's flood never reaches the disk.
-        assert most < size
+    # The function is looked at once a second, so that its spool holds what a second brings; of a command's flood only
+    # what is kept reaches the disk.
+    assert command < 1_000_000
+    assert function < max(size, 100_000_000)
+    peak = (int(line.split()[1]) * 1024 for line in world.lines("memory"))
+    assert max(peak) < 120_000_000
 
 
 def allocated(path: Path) -> int:
@@ -118,6 +144,10 @@ def test_a_spool_holds_each_byte_at_its_place_and_lets_the_middle_go(tmp_path: P
         capture.feed(stream[begin : begin + 30_011])
         capture.spool()
     path = Path(output.spool_path(str(tmp_path), 1, "out"))
+    # What a killed worker leaves is what it would have kept itself.
+    assert output.salvage(str(tmp_path), 1, 7, 2, 40_000) == output.name_of(7, 2)
+    assert output.read(str(tmp_path), output.name_of(7, 2)) == {"out": capture.content()}
+    assert b"\0" not in capture.content()
     assert path.stat().st_size == len(stream)
     assert path.read_bytes()[:20_000] == stream[:20_000]
     assert path.read_bytes()[-20_000:] == stream[-20_000:]
@@ -205,6 +235,8 @@ def test_output_goes_with_its_task(world: World) -> None:
     assert len(world.states()) == 3
     assert {2, 6} < set(world.states())
     assert not list((world.folder / ".orch" / "output").rglob("*-*"))
+    world.orch("log", "kept", code=3)
+    assert "it was pruned" in world.err
     after = world.answer("status")["modes"]
     assert [(mode["mode"], mode["done"]) for mode in after] == [(mode["mode"], mode["done"]) for mode in before]
     assert world.orch("prune", "--older", "0") == "pruned 0 tasks and 0 files (0 bytes)\n"

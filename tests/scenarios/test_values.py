@@ -124,18 +124,21 @@ def test_whatever_a_function_comes_up_with_the_next_one_runs(world: World) -> No
 
 
 @pytest.mark.parametrize(
-    "script",
+    ("script", "ending", "written"),
     [
-        "printf '\\377\\376\\000\\033[2J'",
-        "printf '\\355\\240\\200' >&2; exit 7",
-        "printf '{\"a\": NaN}'",
-        "printf '1e400'",
+        ("printf '\\377\\376\\000\\033[2J'", "out", b"\xff\xfe\0\x1b[2J"),
+        ("printf '\\355\\240\\200' >&2; exit 7", "err", b"\xed\xa0\x80"),
+        ("printf '{\"a\": NaN}'", "out", b'{"a": NaN}'),
+        ("printf '1e400'", "out", b"1e400"),
     ],
 )
-def test_whatever_bytes_a_command_writes_are_kept_and_shown_harmlessly(world: World, script: str) -> None:
+def test_whatever_bytes_a_command_writes_are_kept_and_shown_harmlessly(
+    world: World, script: str, ending: str, written: bytes
+) -> None:
     world.orch("add", "--cmd", "--", "sh", "-c", script)
     world.orch("fire")
-    assert world.states()[1] in ("done", "failed")
+    assert world.states()[1] == ("failed" if "exit" in script else "done")
+    assert (world.folder / f".orch/output/0/1-1.{ending}").read_bytes() == written
     assert "\x1b[2J" not in world.orch("show", "1")
     world.orch("show", "1", "--json")
 
