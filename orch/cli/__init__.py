@@ -19,6 +19,8 @@ from orch.errors import OrchError
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("Make a project here: settings, queue, crontab lines.", "orch.cli.init:init"),
     "add": ("Add tasks to the queue.", "orch.cli.add:add"),
+    "delegate": ("Add the DELEGATEs of files: orders for agents.", "orch.cli.handoff:delegate"),
+    "handback": ("Read the HANDBACK in what an agent printed.", "orch.cli.handoff:handback"),
     "fire": ("Run one fire: clean up, decide, fan out, wait, write one note.", "orch.cli.fire:fire"),
     "sweep": ("Recover what the dead left behind, between fires.", "orch.cli.sweep:sweep"),
     "watchdog": ("Alarm (exit 7) when a fire that was due did not happen.", "orch.cli.watchdog:watchdog"),

@@ -1,0 +1,105 @@
+"""``orch delegate``, ``orch handback``: orders for agents, and their answers."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterable
+
+import click
+
+from orch.cli.talk import Talk, common
+from orch.errors import NotFound, UsageError
+from orch.handoff import Delegate, Handback, HandoffError, Remark, orders, read_delegates, read_handback
+from orch.legible import count
+
+_STDIN = "-"
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE…")
+@click.option("--validate", is_flag=True, help="Only say what each file holds and what is wrong with it.")
+@click.option("--strict", is_flag=True, help="Refuse whatever would be put right.")
+@common
+@click.pass_obj
+def delegate(talk: Talk, files: tuple[str, ...], validate: bool, strict: bool) -> None:
+    """Add the DELEGATEs of files to the queue; "-" reads standard input.
+
+    All of them or none. A task's mode is its agent's role and its key is its task_id, so that the same file given again
+    changes nothing. Exit 8 when a file cannot be taken.
+    """
+    found = [(name, one) for name in files for one in _read(name, strict)]
+    if validate:
+        talk.line([_plain(one) for _, one in found], "\n".join(_told(name, one) for name, one in found))
+        return
+    for name, one in found:
+        _say(talk, name, one.remarks)
+    with talk.queue(create=True) as queue:
+        added = queue.add_many([orders.task_of(one) for _, one in found])
+    place = talk.place()
+    for role in sorted({one.agent for _, one in found if not place.names_mode(one.agent)}):
+        talk.say(f"orch: note: no [modes.{role}] in orch.toml yet; its tasks wait until there is one")
+    lines = [
+        f"{got.id} {one.task_id}{'' if got.new else ' was there'}" for got, (_, one) in zip(added, found, strict=True)
+    ]
+    talk.line({"added": [dataclasses.asdict(one) for one in added]}, "\n".join(lines))
+
+
+@click.command()
+@click.argument("task", metavar="TASK")
+@click.argument("file", default=_STDIN, metavar="[FILE|-]")
+@click.option("--extract", is_flag=True, required=True, help="Print the block that counts, as the agent wrote it.")
+@click.option("--strict", is_flag=True, help="Refuse whatever would be put right.")
+@common
+@click.pass_obj
+def handback(talk: Talk, task: str, file: str, extract: bool, strict: bool) -> None:
+    """Read the HANDBACK of a task in what its agent printed.
+
+    TASK is the task_id that the answer has to be for. Exit 8 when there is none that can be taken, with the reason.
+    """
+    try:
+        found = read_handback(_bytes(file), task, strict=strict)
+    except HandoffError as error:
+        raise _of_file(file, error) from None
+    _say(talk, file, found.remarks)
+    talk.line(_plain(found), found.text.rstrip("\n"))
+
+
+def _read(name: str, strict: bool) -> list[Delegate]:
+    try:
+        return read_delegates(_bytes(name), strict=strict)
+    except HandoffError as error:
+        raise _of_file(name, error) from None
+
+
+def _bytes(name: str) -> bytes:
+    if name == _STDIN:
+        return sys.stdin.buffer.read()
+    try:
+        with open(name, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        raise NotFound(f"there is no file {name}") from None
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror}") from None
+
+
+def _of_file(name: str, error: HandoffError) -> HandoffError:
+    """The same error, with the file that it is about."""
+    error.args = (f"{'standard input' if name == _STDIN else name}: {error}",)
+    return error
+
+
+def _plain(one: Delegate | Handback) -> dict[str, object]:
+    return dataclasses.asdict(one)
+
+
+def _told(name: str, one: Delegate) -> str:
+    head = f"{name}: {one.task_id} for {one.agent}, {count(len(one.plan), 'step')}"
+    return "\n".join([head, *(f"  line {remark.line}: {remark.text}" for remark in one.remarks)])
+
+
+def _say(talk: Talk, name: str, remarks: Iterable[Remark]) -> None:
+    for remark in remarks:
+        place = f"{'standard input' if name == _STDIN else name}: "
+        talk.say(f"orch: note: {place}{f'line {remark.line}: ' if remark.line else ''}{remark.text}")
