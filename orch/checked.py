@@ -31,6 +31,7 @@ class Checked:
     decide: dict[str, Any] | None
     schedule: dict[str, Any]
     modes: dict[str, dict[str, Any]]
+    agents: dict[str, dict[str, Any]]
 
 
 def recall(state: str, raw: Mapping[str, Any]) -> Checked | None:

@@ -13,7 +13,7 @@ from orch.queue import Queue
 
 _BATCH = 200
 _PER_FOLDER = 1000
-_FILE = re.compile(r"(\d+)-\d+\.(?:out|err)")
+_FILE = re.compile(r"(\d+)-\d+\.(?:out|err|delegate\.yaml|handback\.yaml)")
 
 
 @dataclass(slots=True)

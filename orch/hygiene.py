@@ -166,6 +166,9 @@ def recover(queue: Queue, project: Project, swept: Swept) -> None:
         state = queue.recover(task, project.limits.retries)
         swept.retried += state is State.RETRY_PENDING
         swept.failed += state is State.FAILED
+        mode = project.modes.get(task.mode)
+        if state is State.FAILED and mode is not None and mode.agent is not None:
+            queue.asks.review(task, task.reason or "it crashed")
 
 
 def promote(queue: Queue, swept: Swept) -> None:

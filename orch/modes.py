@@ -11,11 +11,29 @@ RUN = "run"
 
 
 @dataclass(frozen=True, slots=True)
+class Agent:
+    """How the tasks of a role are given to an agent's program.
+
+    Its ``command`` is that of the mode, with ``{task_id}``, ``{role}``, ``{model}``, ``{effort}``, ``{delegate}`` and
+    ``{handback}`` (paths) filled in, and ``{flags}`` standing for all of ``flags``. ``model`` and ``effort`` hold where
+    the DELEGATE names none. Of the environment all is handed on but ``drop`` or, where ``keep`` is given, only that and
+    what any program needs.
+    """
+
+    model: str | None = None
+    effort: str | None = None
+    flags: tuple[str, ...] = ()
+    keep: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Mode:
     """How tasks of one mode are done, with the limits that the mode sets for itself (None: the fire's own).
 
     Exactly one of ``function`` (``"module:function"``) and ``command`` (words with ``{field}`` places) is given. Both
-    are None in the built-in mode `run`, whose words come from the payload. ``timeout`` is in seconds.
+    are None in the built-in mode `run`, whose words come from the payload. ``timeout`` is in seconds. With an ``agent``
+    the mode is a role, its tasks are DELEGATEs, and what the command prints is read as the answer.
     """
 
     name: str
@@ -28,6 +46,7 @@ class Mode:
     stale_hours: float | None = None
     max_seats: int | None = None
     retry_failures: bool = False
+    agent: Agent | None = None
 
 
 def check_name(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,27 +42,42 @@ NOTHING = Evidence()
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The labour succeeded. ``result`` is JSON text, or None for no result."""
+    """The labour succeeded. ``result`` is JSON text, or None for no result.
+
+    ``also`` is called with the queue in the transaction that marks the task, where its claim still stands.
+    """
 
     result: str | None = None
     evidence: Evidence = NOTHING
+    also: Callable[[Any], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The labour failed in an orderly way; ``error`` says how."""
+    """The labour failed in an orderly way; ``error`` says how.
+
+    ``result`` is JSON text that is kept all the same, and ``also`` as with `Done`. ``again`` says whether it is worth
+    another try (None: as its mode has it).
+    """
 
     error: str
     evidence: Evidence = NOTHING
+    result: str | None = None
+    also: Callable[[Any], None] | None = None
+    again: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Not now: try again after ``retry_after`` seconds (None: the configured delay). No retry is counted."""
+    """Not now: try again after ``retry_after`` seconds (None: the configured delay). No retry is counted.
+
+    ``everybody`` says that it holds for every task of the mode.
+    """
 
     why: str
     retry_after: float | None = None
     evidence: Evidence = NOTHING
+    everybody: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,11 @@ class Project:
     schedule: Schedule = Schedule()
     guard: Guard = Guard()
 
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles that have an agent here."""
+        return tuple(sorted(name for name, mode in self.modes.items() if mode.agent is not None))
+
     def __post_init__(self) -> None:
         # One queue has one name, whichever way leads to it: what it left running is found by that name.
         for name in ("database", "folder", "state"):

@@ -24,6 +24,7 @@ from orch.records import Added, Attempt, Backlog, Event, NewTask, Pause, Task
 from orch.states import OWNED, State
 
 if TYPE_CHECKING:
+    from orch.asks import Asks
     from orch.eventlog import EventLog
     from orch.ledger import Ledger
     from orch.mail import Mail
@@ -66,6 +67,13 @@ class Queue:
         from orch.mail import Mail
 
         return Mail(self.database)
+
+    @cached_property
+    def asks(self) -> Asks:
+        """What waits for a person, and which task followed from which."""
+        from orch.asks import Asks
+
+        return Asks(self.database)
 
     @cached_property
     def spending(self) -> Spending:
@@ -227,10 +235,18 @@ class Queue:
             tasks = self._claim(task.mode, 1, task.owner, True, timeout, until, now, stamp)
         return kept, tasks[0] if tasks else None
 
-    def fail(self, task: Task, error: str, *, evidence: Evidence = NOTHING, retries: Retries | None = None) -> bool:
+    def fail(
+        self,
+        task: Task,
+        error: str,
+        *,
+        evidence: Evidence = NOTHING,
+        result: str | None = None,
+        retries: Retries | None = None,
+    ) -> bool:
         """The task failed in an orderly way; with `retries` it is tried again later while any are left.
 
-        False when the claim is lost and nothing was changed.
+        `result` is JSON text that is kept with the error. False when the claim is lost and nothing was changed.
         """
         now = clock.now()
         state, due_at, count = State.FAILED, None, task.retry_count
@@ -242,7 +258,7 @@ class Queue:
                 "fail", task, now, state=state.value, due_at=due_at, retry_count=count, reason=storable(error)[:_REASON]
             )
             if kept:
-                self._keep(task, None, error, evidence)
+                self._keep(task, result, error, evidence)
         return kept
 
     def crash(self, task: Task, reason: str, *, error: str | None = None, evidence: Evidence = NOTHING) -> bool:
@@ -311,7 +327,10 @@ class Queue:
     def requeue(self, id: int, reason: str = "requeued") -> Task:
         """Make an ended or crashed task claimable again with fresh retries; `Conflict` when it has not ended."""
         with self.database.transaction(durable=True):
-            rows = self.database.run("requeue", id=id, now=clock.stamp(clock.now()), by=self.by, reason=reason)
+            now = clock.stamp(clock.now())
+            rows = self.database.run("requeue", id=id, now=now, by=self.by, reason=reason)
+            # Whoever queues it again has seen why it failed.
+            self.database.run("close_asks_of", task=id, now=now)
             task = self.task(id)
         if not rows:
             raise Conflict(f"task {id} is {task.state}: only a failed, crashed or done task can be queued again")
@@ -364,7 +383,7 @@ class Queue:
             ids = self.prunable(before, after=after, limit=limit)
             self.store_totals()
             for id in ids:
-                for table in ("task", "event", "outcome", "payload", "dependency"):
+                for table in ("task", "event", "outcome", "payload", "dependency", "ask", "lineage"):
                     self.database.run(f"prune_{table}", id=id)
         return ids
 
@@ -385,6 +404,10 @@ class Queue:
         """Whether a claim was lost because a person cancelled the task, as far as it is still known."""
         latest = [Task(*row) for row in self.database.run("task", id=task.id)]
         return any(one.attempts == task.attempts and one.reason == CANCELLED for one in latest)
+
+    def has_key(self, key: str) -> bool:
+        """Whether a task of that key is there."""
+        return bool(self.database.run("find_key", key=key))
 
     def find(self, name: str) -> Task:
         """The task of a key or, where no key is named so, of an id; `NotFound` when there is none."""

@@ -31,8 +31,9 @@ _PARTICULAR = re.compile(r"0x[0-9a-fA-F]+|(?:[\w.-]*/)+[\w.-]*|\b[\w-]+\.\w{1,5}
 class Rollup:
     """One fire in figures. ``cuts`` are pairs of a cap's name and what it cut; ``unknown`` counts tasks by mode.
 
-    ``inbox`` holds the texts that still wait for a decider, ``unwatched`` says since when no watchdog has looked, and
-    ``budgeted`` whether prices are counted against a cap.
+    ``asks`` are the open questions by their numbers, the oldest first, ``inbox`` holds the texts that still wait for a
+    decider, ``unwatched`` says since when no watchdog has looked, and ``budgeted`` whether prices are counted against a
+    cap.
     """
 
     fire: int
@@ -57,6 +58,7 @@ class Rollup:
     inbox: list[str] = field(default_factory=list)
     unwatched: str | None = None
     budgeted: bool = False
+    asks: list[tuple[int, str]] = field(default_factory=list)
 
     @property
     def drained(self) -> int:
@@ -115,8 +117,8 @@ def read_back(text: str) -> Rollup:
         raw["paused"] = dict.fromkeys(raw["paused"], "paused")
     raw["swept"] = Swept(**raw["swept"])
     raw["plan"] = Plan.read_back(raw["plan"])
-    for name in ("spent", "cuts", "stuck"):
-        raw[name] = [tuple(item) for item in raw[name]]
+    for name in ("spent", "cuts", "stuck", "asks"):
+        raw[name] = [tuple(item) for item in raw.get(name, [])]
     return Rollup(**raw)
 
 
@@ -160,6 +162,7 @@ def collect(
         error=error,
         inbox=[told.text[:500] for told in queue.mail.unread()[:_NAMED_TEXTS]],
         unwatched=unwatched,
+        asks=[(ask.id, ask.question) for ask in queue.asks.open(_NAMED_TASKS)],
         budgeted=limits is not None and limits.budgeted,
     )
     if known is not None:
@@ -219,6 +222,8 @@ def needs_a_person(rollup: Rollup) -> str | None:
     """The one thing to look at first, if there is any."""
     if rollup.error:
         return f"the fire broke: {rollup.error}"
+    for id, question in rollup.asks:
+        return f"{question}; 'orch answer {id} …'"
     for mode, why in rollup.broken.items():
         return f"mode {mode} cannot work: {why}"
     if rollup.left:
@@ -249,6 +254,7 @@ def body(rollup: Rollup) -> str:
     if person:
         lines += [f"**Needs a person:** {_line(person)}", ""]
     sections = [
+        _asked(rollup),
         _failed(rollup),
         _drained(rollup),
         _cut(rollup),
@@ -262,6 +268,10 @@ def body(rollup: Rollup) -> str:
         if section:
             lines += [*section, ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _asked(rollup: Rollup) -> list[str]:
+    return ["Waits for a person:", *(f"- {id}: {_line(text)}" for id, text in rollup.asks)] if rollup.asks else []
 
 
 def _failed(rollup: Rollup) -> list[str]:

@@ -95,6 +95,7 @@ def seats_of(plan: Plan, project: Project, *, fire: int) -> list[Seat]:
             state=project.state,
             limits=limits,
             zone=project.zone,
+            roles=project.roles,
         )
         seats += [replace(seat, number=len(seats) + number) for number in range(1, count + 1)]
     return seats[: limits.max_pool]

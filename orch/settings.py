@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from orch import clock
 from orch.errors import NotFound, UsageError
 from orch.limits import Limits, Retries
-from orch.modes import RUN, Mode, check_name
+from orch.modes import RUN, Agent, Mode, check_name
 
 if TYPE_CHECKING:
     from orch.checked import Checked
@@ -53,7 +53,12 @@ class Place:
 
     def names_mode(self, mode: str) -> bool:
         """Whether the file has a table for the mode."""
-        return mode == RUN or mode in self._table("modes")
+        return mode == RUN or mode in self._table("modes") or mode in self._table("agents")
+
+    @property
+    def agents(self) -> list[str]:
+        """The roles that the file has a table for."""
+        return list(self._table("agents"))
 
     def _table(self, name: str) -> Mapping[str, Any]:
         found = self.raw.get(name, {})
@@ -123,6 +128,7 @@ def load(place: Place, flags: Mapping[str, Any] | None = None, *, remember: bool
     zone = checked.zone or machine_zone()
     clock.zone(zone)
     modes = {name: Mode(name=check_name(name), **_hashable(table)) for name, table in checked.modes.items()}
+    modes |= {name: _role(name, table) for name, table in checked.agents.items()}
     modes.setdefault(RUN, Mode(RUN))
     sinks = checked.sinks
     return Project(
@@ -153,6 +159,13 @@ def _checked(place: Place, *, remember: bool) -> Checked:
     if remember:
         memory.remember(place.state, place.raw, checked)
     return checked
+
+
+def _role(name: str, table: Mapping[str, Any]) -> Mode:
+    """The mode that the tasks of an agent's role are."""
+    own = _hashable(table)
+    agent = Agent(own.pop("model"), own.pop("effort"), own.pop("flags"), own.pop("keep_env"), own.pop("drop_env"))
+    return Mode(name, agent=agent, **own)
 
 
 def _hashable(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -78,6 +78,20 @@ class _ModeTable(_Table):
     retry_failures: bool = False
 
 
+class _AgentTable(_Table):
+    command: Words
+    model: str | None = None
+    effort: Literal["low", "medium", "high", "max"] | None = None
+    flags: tuple[str, ...] = ()
+    keep_env: tuple[str, ...] | None = None
+    drop_env: tuple[str, ...] = ()
+    folder: str | None = None
+    timeout: Positive | None = None
+    task_cap: Count | None = None
+    wall_clock_minutes: Positive | None = None
+    max_seats: Annotated[int, Field(ge=0)] | None = None
+
+
 class _NotifyTable(_Table):
     sinks: Sinks | None = None
 
@@ -117,6 +131,7 @@ class _File(_Table):
     decide: _DecideTable | None = None
     schedule: _ScheduleTable = _ScheduleTable()
     modes: dict[str, _ModeTable] = {}
+    agents: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")], _AgentTable] = {}
 
     @model_validator(mode="after")
     def _modes_can_work(self) -> _File:
@@ -125,6 +140,8 @@ class _File(_Table):
                 raise ValueError(f"modes.{RUN}: it is built in and takes its words from the task; name yours otherwise")
             if name != RUN and (mode.function is None) == (mode.command is None):
                 raise ValueError(f"modes.{name}: give it either 'function' or 'command'")
+            if name in self.agents:
+                raise ValueError(f"modes.{name}: there is an agent of that name; name the mode otherwise")
         return self
 
     @model_validator(mode="after")
@@ -152,6 +169,7 @@ def check(raw: Mapping[str, Any], where: str) -> Checked:
         decide=None if file.decide is None else file.decide.model_dump(exclude_none=True),
         schedule=file.schedule.model_dump(exclude_none=True),
         modes={name: table.model_dump() for name, table in file.modes.items()},
+        agents={name: table.model_dump() for name, table in file.agents.items()},
     )
 
 

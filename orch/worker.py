@@ -23,6 +23,7 @@ from orch.outcomes import Cut, Done, Failed, Later, Outcome, error_text
 from orch.pool import last_word, unheard
 from orch.queue import Queue
 from orch.records import Task
+from orch.states import State
 from orch.work import Bench, Labour
 from orch.work.function import Stop
 
@@ -55,6 +56,7 @@ class Seat:
     state: str
     limits: Limits
     zone: str = "UTC"
+    roles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +92,12 @@ def drain(
         outcome = _attempt(do, task)
         handled += 1
         put_off = put_off + 1 if isinstance(outcome, Later) else 0
-        if isinstance(outcome, Later) and put_off % LANE_PATIENCE == 0:
+        if isinstance(outcome, Later) and (outcome.everybody or put_off % LANE_PATIENCE == 0):
             # All of them say so: the rest of the mode is left alone until then.
             queue.put_off(mode.name, f"not now: {outcome.why}", _delay(outcome, limits))
         more = handled < task_cap and clock.monotonic() < ends and not stopping()
         with last_word:
-            if isinstance(outcome, Done) and more:
+            if isinstance(outcome, Done) and outcome.also is None and more:
                 kept, following = queue.finish_and_claim(
                     task, outcome.result, outcome.evidence, timeout=mode.timeout, until=_edge(ends), gate=gate
                 )
@@ -137,9 +139,22 @@ def settle(
     """
     match outcome:
         case Done(result, evidence):
-            return queue.finish(task, result, evidence)
+            with queue.transaction():
+                kept = queue.finish(task, result, evidence)
+                if kept and outcome.also is not None:
+                    outcome.also(queue)
+            return kept
         case Failed(error, evidence):
-            return queue.fail(task, error, evidence=evidence, retries=limits.retries if mode.retry_failures else None)
+            again = mode.retry_failures if outcome.again is None else outcome.again
+            with queue.transaction():
+                kept = queue.fail(
+                    task, error, evidence=evidence, result=outcome.result, retries=limits.retries if again else None
+                )
+                if kept and outcome.also is not None:
+                    outcome.also(queue)
+                elif kept and again and mode.agent is not None and queue.task(task.id).state == State.FAILED:
+                    queue.asks.review(task, error)
+            return kept
         case Later(why, _, evidence):
             delay = _delay(outcome, limits)
             return queue.release(task, f"not now: {why}", delay=delay, fire=fire, evidence=evidence)
@@ -201,6 +216,7 @@ def _sit(seat: Seat) -> str:
             worker=worker,
             fire=seat.fire,
             limits=seat.limits,
+            roles=seat.roles,
             cut=_Cut(queue, signals),
         )
         do = work.labour(seat.mode, bench)

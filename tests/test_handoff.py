@@ -331,7 +331,7 @@ def test_delegates_become_tasks_once_with_their_order_and_their_needs(world: Wor
     (world.folder / "both.yaml").write_bytes(DELEGATE + b"---\n" + second)
     (world.folder / "third.yaml").write_bytes(DELEGATE.replace(b"t1", b"t3"))
     assert world.orch("delegate", "both.yaml", "third.yaml").splitlines() == ["1 t1", "2 t2", "3 t3"]
-    assert "no [modes.engineer]" in world.err
+    assert "no [agents.engineer]" in world.err
     task = world.queue.find("t2")
     assert (task.mode, task.key, task.priority, task.blocked) == ("engineer", "t2", 3, 1)
     assert task.expires_at == "2999-01-01T00:00:00.000000Z"

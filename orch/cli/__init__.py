@@ -20,6 +20,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("Make a project here: settings, queue, crontab lines.", "orch.cli.init:init"),
     "add": ("Add tasks to the queue.", "orch.cli.add:add"),
     "delegate": ("Add the DELEGATEs of files: orders for agents.", "orch.cli.handoff:delegate"),
+    "asks": ("List what waits for a person.", "orch.cli.asks:asks"),
+    "answer": ("Answer what was asked; the task goes on.", "orch.cli.asks:answer"),
     "handback": ("Read the HANDBACK in what an agent printed.", "orch.cli.handoff:handback"),
     "fire": ("Run one fire: clean up, decide, fan out, wait, write one note.", "orch.cli.fire:fire"),
     "sweep": ("Recover what the dead left behind, between fires.", "orch.cli.sweep:sweep"),

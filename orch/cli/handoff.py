@@ -10,7 +10,7 @@ import click
 
 from orch.cli.talk import Talk, common
 from orch.errors import NotFound, UsageError
-from orch.handoff import Delegate, Handback, HandoffError, Remark, orders, read_delegates, read_handback
+from orch.handoff import Delegate, Handback, HandoffError, Remark, orders, read_delegates, read_handback, words
 from orch.legible import count
 
 _STDIN = "-"
@@ -28,7 +28,9 @@ def delegate(talk: Talk, files: tuple[str, ...], validate: bool, strict: bool) -
     All of them or none. A task's mode is its agent's role and its key is its task_id, so that the same file given again
     changes nothing. Exit 8 when a file cannot be taken.
     """
-    found = [(name, one) for name in files for one in _read(name, strict)]
+    place = talk.place()
+    roles = words.all_roles(place.agents)
+    found = [(name, one) for name in files for one in _read(name, roles, strict)]
     if validate:
         talk.line([_plain(one) for _, one in found], "\n".join(_told(name, one) for name, one in found))
         return
@@ -36,9 +38,8 @@ def delegate(talk: Talk, files: tuple[str, ...], validate: bool, strict: bool) -
         _say(talk, name, one.remarks)
     with talk.queue(create=True) as queue:
         added = queue.add_many([orders.task_of(one) for _, one in found])
-    place = talk.place()
     for role in sorted({one.agent for _, one in found if not place.names_mode(one.agent)}):
-        talk.say(f"orch: note: no [modes.{role}] in orch.toml yet; its tasks wait until there is one")
+        talk.say(f"orch: note: no [agents.{role}] in orch.toml yet; its tasks wait until there is one")
     lines = [
         f"{got.id} {one.task_id}{'' if got.new else ' was there'}" for got, (_, one) in zip(added, found, strict=True)
     ]
@@ -65,9 +66,9 @@ def handback(talk: Talk, task: str, file: str, extract: bool, strict: bool) -> N
     talk.line(_plain(found), found.text.rstrip("\n"))
 
 
-def _read(name: str, strict: bool) -> list[Delegate]:
+def _read(name: str, roles: list[str], strict: bool) -> list[Delegate]:
     try:
-        return read_delegates(_bytes(name), strict=strict)
+        return read_delegates(_bytes(name), roles=roles, strict=strict)
     except HandoffError as error:
         raise _of_file(name, error) from None
 

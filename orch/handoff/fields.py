@@ -396,3 +396,26 @@ def _raw(text: str, *, as_list: bool) -> Value:
                 items.append(line.strip())
         return items
     return "\n".join(line.strip() for line in body)
+
+
+# Writing
+
+
+def dump(values: dict[str, Any]) -> str:
+    """A mapping as YAML that any reader of it takes for the same: in its order, texts of several lines as such."""
+    return str(yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Without anchors, which not every reader knows, and with text of several lines as people write it."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> Any:
+    style = "|" if "\n" in text and not any(line != line.rstrip() for line in text.split("\n")) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)

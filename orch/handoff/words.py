@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 ROLES = (
     "orchestrator",
@@ -45,6 +45,11 @@ _ISO_SPAN = re.compile(r"PT(?:(\d+(?:\.\d+)?)H)?(?:(\d+(?:\.\d+)?)M)?(?:(\d+(?:\
 _LONGEST_NAME = 100
 _PRIORITIES = {"lowest": 1, "low": 3, "medium": 5, "normal": 5, "high": 8, "urgent": 10, "critical": 10, "highest": 10}
 _EFFORTS = ("low", "medium", "high", "max")
+
+
+def all_roles(agents: Iterable[str]) -> list[str]:
+    """The protocol's roles and those of a project's own agents."""
+    return sorted({*ROLES, *agents})
 
 
 def role_of(text: str, roles: Collection[str]) -> str | None:

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from orch.asks import Ask
 from orch.budget import dollars
 from orch.legible import when
 from orch.records import Attempt, Event, Task
@@ -38,6 +39,18 @@ def tasks(found: Sequence[Task]) -> RenderableType:
             one_line(short(_why(task), 60)),
         )
     return table if found else Text("no tasks")
+
+
+def asks(found: Sequence[Ask]) -> RenderableType:
+    """Questions that wait for a person: each with what it is about and how to answer it."""
+    lines: list[RenderableType] = []
+    for ask in found:
+        times = f", asked {ask.count} times" if ask.count > 1 else ""
+        head = f"{ask.id}  {ask.kind}, task {ask.task} ({ask.key or ask.mode or 'pruned'}), {when(ask.asked_at)}{times}"
+        lines += [plain(head, "bold"), plain(f"   {ask.question}")]
+    if found:
+        lines.append(Text("'orch answer ID TEXT' answers, 'orch answer ID --close' closes", style="dim"))
+    return Group(*lines) if lines else Text("nothing waits for a person")
 
 
 def task(

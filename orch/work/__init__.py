@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from orch import clock, jsontext
-from orch.errors import UsageError
+from orch.errors import OrchError, UsageError
 from orch.limits import LARGEST_RESULT, Limits
 from orch.modes import RUN, Mode
 from orch.outcomes import Cut, Done, Evidence, Failed, Later, Outcome, metrics_in
@@ -28,7 +29,8 @@ _TRIM_PAUSE = 1.0
 class Bench:
     """Where a worker works: the database's path, the project's folder, the state folder, and who it is.
 
-    ``cut`` gives a reason to end the command that runs for a task, or None.
+    ``roles`` are those that an agent's answer may name. ``cut`` gives a reason to end the command that runs for a
+    task, or None.
     """
 
     database: str
@@ -37,6 +39,7 @@ class Bench:
     worker: int
     fire: int | None
     limits: Limits
+    roles: tuple[str, ...]
     cut: Callable[[Task], str | None]
 
 
@@ -47,6 +50,9 @@ def labour(mode: Mode, bench: Bench) -> Labour:
     desk = _Desk(bench)
     # Read once: a copy of the environment for every command would cost as much as the claim.
     inherited = dict(os.environ)
+    if mode.agent is not None:
+        _check_program(mode, inherited)
+        return lambda task: _run_agent(mode, bench, inherited, desk, task)
     return lambda task: _run_command(mode, bench, inherited, desk, task)
 
 
@@ -136,6 +142,52 @@ def _flushed(spool: output.Spool) -> bytes:
             # The function may have put anything in its place.
             continue
     return spool.take()
+
+
+def _check_program(mode: Mode, environment: Mapping[str, str]) -> None:
+    """Before a task is claimed: a program that is not there fails none of them."""
+    assert mode.command is not None
+    program, path = mode.command[0], environment.get("PATH", os.defpath)
+    if "{" not in program and shutil.which(program, path=path) is None:
+        raise OrchError(f"its program {program!r} is not on PATH={path}: install it, or name it by its whole path")
+
+
+def _run_agent(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk, task: Task) -> Outcome:
+    from orch.handoff import words
+    from orch.work import agent
+
+    def run(line: list[str], stdin: str, timeout: float | None, environment: Mapping[str, str]) -> command.Ran:
+        ran = command.run(
+            line,
+            stdin=stdin.encode("utf-8", "replace"),
+            environment={**environment, "ORCH_TASK_ID": str(task.id), "ORCH_CLAIM": str(task.attempts)},
+            folder=os.path.join(bench.project, mode.folder or ""),
+            timeout=timeout,
+            cap=agent.READ_CAP,
+            spools=desk.spools,
+            grace=bench.limits.grace_sec,
+            cut=lambda: bench.cut(task),
+            began=lambda leader: desk.slate.write(task, leader),
+            alone=True,
+        )
+        desk.clear()
+        return ran
+
+    try:
+        return agent.do(
+            task,
+            mode,
+            project=bench.project,
+            state=bench.state,
+            roles=tuple(words.all_roles(bench.roles)),
+            environment=inherited,
+            run=run,
+            keep=lambda streams: _kept(bench, task, {
+                ending: output.clipped(data, bench.limits.output_cap) for ending, data in streams.items()
+            }),
+        )  # fmt: skip
+    except (command.CannotRun, UsageError) as error:
+        return Failed(str(error))
 
 
 def _run_command(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk, task: Task) -> Outcome:

@@ -142,6 +142,13 @@ class Spool:
             os.ftruncate(self._descriptor, 0)
 
 
+def clipped(data: bytes, cap: int) -> bytes:
+    """Both ends of a stream, up to a cap, with a line between them that says how long it was."""
+    capture = Capture(cap)
+    capture.feed(data)
+    return capture.content()
+
+
 def name_of(task: int, attempt: int) -> str:
     """Where an attempt's output lies below the state folder, without its ending; a thousand tasks share a folder."""
     return f"output/{task // 1000}/{task}-{attempt}"

@@ -1,0 +1,4 @@
+-- read: one question
+select id, task, kind, question, count, asked_at, last_at, closed_at, answer,
+    (select mode from task where task.id = ask.task), (select key from task where task.id = ask.task)
+from ask where id = :id

@@ -1,0 +1,25 @@
+-- Questions that only a person can answer, and which task followed from which.
+
+create table ask (
+    id integer primary key autoincrement,
+    task integer not null,
+    kind text not null,
+    question text not null,
+    -- How often it has been asked while it was open.
+    count integer not null default 1 check (count > 0),
+    asked_at text not null check (asked_at glob '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9].[0-9][0-9][0-9][0-9][0-9][0-9]Z'),
+    last_at text not null check (last_at glob '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9].[0-9][0-9][0-9][0-9][0-9][0-9]Z'),
+    closed_at text check (closed_at glob '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9].[0-9][0-9][0-9][0-9][0-9][0-9]Z'),
+    answer text
+) strict;
+
+create unique index ask_open on ask (task, kind) where closed_at is null;
+
+create table lineage (
+    task integer primary key,
+    parent integer not null,
+    -- Why it followed: escalation, answer or gate.
+    relation text not null
+) strict;
+
+create index lineage_parent on lineage (parent);

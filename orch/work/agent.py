@@ -1,0 +1,310 @@
+"""Work that is an agent: a DELEGATE in, a HANDBACK out, and what the answer leads to.
+
+The agent is a command like any other. What it prints, or leaves in the file that it was told of, is read, never
+believed beyond what can be looked at, and always kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orch import clock, jsontext
+from orch.errors import UsageError
+from orch.handoff import Delegate, Handback, HandoffError, orders, read_delegates, read_handback, routing, writing
+from orch.limits import LARGEST_RESULT
+from orch.modes import Agent, Mode
+from orch.outcomes import Cut, Done, Evidence, Failed, Later, Metrics, Outcome
+from orch.records import Task
+from orch.work import command, output
+
+# So much of an answer is read: an envelope has to be whole.
+READ_CAP = 32 * 1024 * 1024
+# What any program needs of its environment.
+_NEEDED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TMPDIR", "TZ", "TERM", "PWD")
+_NEEDED_BEGINNINGS = ("LC_", "ORCH_")
+# Kinds of errors that mean "there is no answer", which one more request may bring.
+_ASKED_AGAIN = ("no_block", "template_echo", "delegate_echo", "empty_output", "truncated", "yaml_syntax",
+                "missing_field", "unknown_status", "task_id_mismatch", "duplicate_key")  # fmt: skip
+
+# Runs the words with a standard input, for at most so many seconds, in an environment.
+Run = Callable[[list[str], str, float | None, Mapping[str, str]], command.Ran]
+
+
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """Where an attempt's papers lie: the paths of the DELEGATE and of the HANDBACK that the agent may leave."""
+
+    delegate: str
+    handback: str
+
+
+@dataclass(slots=True)
+class _Work:
+    """One attempt: the order, and what has come of it so far."""
+
+    task: Task
+    delegate: Delegate
+    project: str
+    roles: tuple[str, ...]
+    runs: list[command.Ran]
+    raw: str = ""
+
+    @property
+    def last(self) -> command.Ran:
+        return self.runs[-1]
+
+
+def do(
+    task: Task,
+    mode: Mode,
+    *,
+    project: str,
+    state: str,
+    roles: tuple[str, ...],
+    environment: Mapping[str, str],
+    run: Run,
+    keep: Callable[[dict[str, bytes]], str | None],
+) -> Outcome:
+    """Give a task to its agent and see where the answer leads.
+
+    `roles` are those that an answer may name. `keep` stores what was printed, by its ending, and says where.
+    """
+    assert mode.agent is not None
+    assert mode.command is not None
+    try:
+        delegate = _delegate_of(task, roles)
+    except HandoffError as error:
+        return Failed(f"not a DELEGATE: {error}; add it with 'orch delegate'", again=False)
+    desk = _lay_out(state, task, delegate)
+    began = clock.monotonic()
+
+    def left() -> float | None:
+        return None if task.allotted is None else max(0.1, task.allotted - (clock.monotonic() - began))
+
+    words = _words(mode, delegate, desk)
+    surroundings = _environment(mode.agent, environment, desk)
+    work = _Work(task, delegate, project, roles, [run(words, writing.order(delegate), left(), surroundings)])
+    found = _answer(work, desk)
+    if isinstance(found, HandoffError) and found.kind in _ASKED_AGAIN and _is_sound(work.last):
+        work.runs.append(run(words, writing.request(delegate, work.raw, found), left(), surroundings))
+        found = _answer(work, desk)
+    evidence = _evidence(work, found, keep)
+    if work.last.cut:
+        return Cut(work.last.cut, f"ended for its {work.last.cut}", evidence)
+    if isinstance(found, HandoffError):
+        return _without_answer(work, found, evidence)
+    return _route(work, found, evidence)
+
+
+def _delegate_of(task: Task, roles: tuple[str, ...]) -> Delegate:
+    payload = task.payload
+    text = payload.get("delegate") if isinstance(payload, dict) else None
+    if not isinstance(text, str):
+        raise HandoffError("missing_field", "the payload has no 'delegate'")
+    return read_delegates(text.encode("utf-8", "replace"), roles=roles)[0]
+
+
+def _lay_out(state: str, task: Task, delegate: Delegate) -> _Desk:
+    path = os.path.join(state, output.name_of(task.id, task.attempts))
+    output.make_folders(path)
+    desk = _Desk(f"{path}.delegate.yaml", f"{path}.handback.yaml")
+    with open(desk.delegate, "w", encoding="utf-8", errors="replace") as file:
+        file.write(delegate.text)
+    return desk
+
+
+def _words(mode: Mode, delegate: Delegate, desk: _Desk) -> list[str]:
+    """The words of the agent's program: the mode's, filled in."""
+    agent = mode.agent
+    assert agent is not None
+    assert mode.command is not None
+    values = {
+        "task_id": delegate.task_id,
+        "role": mode.name,
+        "model": delegate.model or agent.model or "",
+        "effort": delegate.effort or agent.effort or "",
+        "delegate": desk.delegate,
+        "handback": desk.handback,
+        "flags": "",
+    }
+    words: list[str] = []
+    for word in mode.command:
+        words += agent.flags if word == "{flags}" else command.fill([word], values)
+    return words if "{flags}" in mode.command else [*words, *agent.flags]
+
+
+def _environment(agent: Agent, inherited: Mapping[str, str], desk: _Desk) -> dict[str, str]:
+    def is_kept(name: str) -> bool:
+        if name in agent.drop:
+            return False
+        return agent.keep is None or name in (*agent.keep, *_NEEDED) or name.startswith(_NEEDED_BEGINNINGS)
+
+    kept = {name: value for name, value in inherited.items() if is_kept(name)}
+    return {**kept, "DELEGATE_PATH": desk.delegate, "HANDBACK_PATH": desk.handback}
+
+
+def _answer(work: _Work, desk: _Desk) -> Handback | HandoffError:
+    """What the agent answered, in the file that it left or in what it printed."""
+    try:
+        with open(desk.handback, "rb") as file:
+            data = file.read(READ_CAP)
+    except OSError:
+        data = b""
+    work.raw = work.last.out.text()
+    try:
+        return read_handback(data or work.raw, work.delegate.task_id, roles=work.roles)
+    except HandoffError as error:
+        return error
+
+
+def _is_sound(ran: command.Ran) -> bool:
+    return not ran.cut and ran.exit_code == 0
+
+
+def _evidence(work: _Work, found: Handback | HandoffError, keep: Callable[[dict[str, bytes]], str | None]) -> Evidence:
+    out = b"\n".join(ran.out.content() for ran in work.runs)
+    err = b"\n".join(ran.err.content() for ran in work.runs if ran.err.size)
+    metrics = None
+    if isinstance(found, Handback):
+        measured = found.measured
+        tokens = found.tokens.total if measured.tokens.total is None else measured.tokens.total
+        cost = found.cost_usd if measured.cost_usd is None else measured.cost_usd
+        metrics = None if tokens is None and cost is None else Metrics(tokens, cost)
+    lefts = tuple(left for ran in work.runs for left in ran.left)
+    return Evidence(work.last.exit_code, keep({"out": out, "err": err}), metrics, lefts)
+
+
+def _without_answer(work: _Work, problem: HandoffError, evidence: Evidence) -> Outcome:
+    """No answer that can be taken: a limit of its user, or a failure that is worth another try."""
+    said = f"{work.raw}\n{work.last.err.text()}"
+    if problem.kind in ("agent_error", "no_block", "empty_output"):
+        limit = routing.usage_limit(said, clock.now().timestamp())
+        if limit is not None:
+            return Later(limit[0], limit[1], evidence, everybody=True)
+    if work.last.exit_code == command.NOT_NOW:
+        return Later("the agent's program says not now", None, evidence)
+    told = str(problem) if work.last.exit_code == 0 else f"{command.describe_exit(work.last.exit_code)}: {problem}"
+    return Failed(told, evidence, again=True)
+
+
+# What the answer leads to
+
+
+def _route(work: _Work, handback: Handback, evidence: Evidence) -> Outcome:
+    result = _result(handback)
+    match handback.status:
+        case "success":
+            against = routing.contradictions(handback, exit_code=work.last.exit_code, folder=work.project)
+            if against:
+                return Failed(f"it says success, but {'; '.join(against)}", evidence, result=result, again=False)
+            return Done(result, evidence)
+        case "escalate":
+            return _escalate(work, handback, evidence, result)
+        case "failure":
+            return Failed(_why(handback), evidence, result=result, again=False)
+    # A part of it is done, or a person has to decide something: nobody but a person can tell how to go on.
+    question = f"{work.delegate.task_id} is {handback.status}: {_why(handback)}"
+    return Failed(
+        f"{handback.status}: {_why(handback)}",
+        evidence,
+        result=result,
+        also=lambda queue: queue.asks.ask(work.task.id, handback.status, question),
+        again=False,
+    )
+
+
+def _escalate(work: _Work, handback: Handback, evidence: Evidence, result: str | None) -> Outcome:
+    """Done here, and a task for the other role in its place; at the bound a question to a person instead.
+
+    Who has had it is read from what is stored, as an agent may say anything.
+    """
+    reason = handback.escalation_reason or _why(handback)
+
+    def hand_on(queue: Any) -> None:
+        line = [one for one in queue.asks.ancestors(work.task.id) if one.relation == "escalation"]
+        chain = [*reversed([one.mode or "?" for one in line]), work.delegate.agent]
+        target = routing.target_of(handback, work.delegate, chain)
+        if isinstance(target, routing.Bound):
+            question = f"{work.delegate.task_id} needs somebody else: {reason}; {target.why}"
+            queue.asks.ask(work.task.id, "escalation", question)
+            return
+        follow_up(
+            queue,
+            work.task,
+            work.delegate,
+            agent=target,
+            wanted=f"{origin_of(queue, work.task)}-escalated-to-{target}",
+            context=[f"Escalated by {work.delegate.agent}: {reason}", *_findings(handback)],
+            relation="escalation",
+            chain=chain,
+            roles=work.roles,
+        )
+
+    return Done(result, evidence, also=hand_on)
+
+
+def follow_up(
+    queue: Any,
+    task: Task,
+    delegate: Delegate,
+    *,
+    agent: str,
+    wanted: str,
+    context: list[str],
+    relation: str,
+    chain: list[str],
+    roles: tuple[str, ...],
+) -> int:
+    """Add the task that goes on where another one ended, in one transaction with that: its id."""
+    taken: set[str] = set()
+    while True:
+        id = writing.free_id(wanted, taken)
+        if not queue.has_key(id):
+            break
+        taken.add(id)
+    text = writing.as_yaml(
+        writing.follow_on(delegate, task_id=id, agent=agent, context=context, chain=chain or delegate.escalation_chain)
+    )
+    [made] = read_delegates(text.encode(), roles=roles)
+    with queue.transaction():
+        [added] = queue.add_many([orders.task_of(made)])
+        queue.asks.follow(added.id, task.id, relation)
+    return int(added.id)
+
+
+def origin_of(queue: Any, task: Task) -> str:
+    """The key of the task that a line of escalations began with, so that names do not grow with each."""
+    line = [one for one in queue.asks.ancestors(task.id) if one.relation == "escalation"]
+    return str((line[-1].key if line else task.key) or task.id)
+
+
+def _why(handback: Handback) -> str:
+    said = handback.error or handback.output
+    if isinstance(said, dict):
+        said = said.get("reason") or said.get("error") or "; ".join(f"{key}: {value}" for key, value in said.items())
+    text = " ".join(str(said or "it gives no reason").split())
+    return text if len(text) <= 500 else f"{text[:500]}…"
+
+
+def _findings(handback: Handback) -> list[str]:
+    text = handback.output if isinstance(handback.output, str) else writing.as_yaml({"output": handback.output})
+    return [f"Findings so far: {text.strip()}"] if text.strip() not in ("", "{}") else []
+
+
+def _result(handback: Handback) -> str | None:
+    """The answer as JSON, without what only the reader is interested in."""
+    values = {
+        name: value
+        for name, value in dataclasses.asdict(replace(handback, remarks=[], text="")).items()
+        if value not in (None, [], {}, "")
+    }
+    values["remarks"] = sorted({remark.code for remark in handback.remarks})
+    try:
+        text = jsontext.dump(values, "result")
+    except UsageError:
+        return None
+    return text if len(text) <= LARGEST_RESULT else None

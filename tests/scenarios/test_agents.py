@@ -1,0 +1,234 @@
+"""Agents as commands: what they are told, how their answers are taken, and where each leads."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from orch.handoff import orders, read_delegates
+from tests.conftest import World
+from tests.scenarios.test_fire import notes, running
+
+SCRIPTED = Path(__file__).parent.parent / "agents" / "scripted.py"
+
+
+def agents(world: World, *roles: str, extra: str = "", retry: str = "retry_max_attempts = 2", limits: str = "") -> None:
+    command = json.dumps([sys.executable, str(SCRIPTED)])
+    tables = "\n".join(f"[agents.{role}]\ncommand = {command}\n{extra}" for role in roles or ("engineer",))
+    world.settings(tables, retry=retry, limits=limits)
+
+
+def delegate(world: World, scope: str, id: str = "t1", role: str = "engineer", extra: str = "") -> int:
+    text = (
+        f"handoff_type: DELEGATE\ntask_id: {id}\nagent: {role}\nscope: {json.dumps(scope)}\n"
+        f"plan: [do it]\nsuccess_criteria: [it is done]\n{extra}"
+    )
+    [read] = read_delegates(text.encode())
+    [added] = world.queue.add_many([orders.task_of(read)])
+    return added.id
+
+
+def reason(world: World, id: int = 1) -> str:
+    return world.queue.attempts(id)[-1].error or world.queue.task(id).reason or ""
+
+
+def test_an_answer_that_holds_makes_its_task_done_and_is_kept(world: World) -> None:
+    agents(world)
+    delegate(world, "say('Thinking.'); say(answer('success', metrics='{tokens: 1200, cost: 0.5}', confidence='0.9'))")
+    rollup = world.answer("fire")
+    assert world.states() == {1: "done"}, reason(world)
+    result = json.loads(world.queue.attempts(1)[0].result or "")
+    assert (result["status"], result["output"], result["confidence"]) == ("success", "as asked", 0.9)
+    assert (rollup["tallies"][0]["tokens"], rollup["tallies"][0]["cost_usd"]) == (1200, 0.5)
+    assert world.orch("log", "1").startswith("Thinking.\n```yaml\n")
+    assert (world.folder / ".orch/output/0/1-1.delegate.yaml").read_text().startswith("handoff_type: DELEGATE")
+
+
+def test_an_answer_may_be_left_in_a_file(world: World) -> None:
+    agents(world)
+    delegate(world, "drop(answer('success', deliverables='[worked]')); say('I left it in the file.')")
+    world.orch("fire")
+    assert world.states() == {1: "done"}, reason(world)
+    assert (world.folder / ".orch/output/0/1-1.handback.yaml").exists()
+
+
+def test_an_agent_without_a_block_is_asked_once_more_and_told_what_was_wrong(world: World) -> None:
+    agents(world)
+    delegate(world, "say(answer('success') if asked_again() else 'It is all done.')")
+    world.orch("fire")
+    assert world.states() == {1: "done"}, reason(world)
+    assert len(world.lines("worked")) == 2
+    assert world.queue.task(1).attempts == 1
+    assert world.orch("log", "1").startswith("It is all done.\n")
+
+
+@pytest.mark.parametrize(
+    "scope",
+    ["say('nothing to see')", "pass", "say(answer('mostly'))", "sys.stdout.write(answer('success')[:-5])",
+     "say(answer('success').replace(ID, 't2'))", "say(ORDER)", "sys.exit(3)", "os.kill(os.getpid(), 9)"],
+)  # fmt: skip
+def test_no_answer_is_no_success_and_after_the_last_try_a_person_is_asked(world: World, scope: str) -> None:
+    agents(world)
+    delegate(world, scope)
+    world.orch("fire")
+    assert world.states() == {1: "failed"}, reason(world)
+    assert world.queue.task(1).attempts == 2
+    [ask] = world.queue.asks.open()
+    assert (ask.task, ask.kind) == (1, "review")
+    assert "has had its last try" in notes(world)[0]
+    world.orch("fire")
+    assert world.queue.task(1).attempts == 2
+
+
+@pytest.mark.parametrize(
+    ("scope", "told"),
+    [
+        ("say(answer('success')); sys.exit(1)", "its program ended with exit code 1"),
+        ("say(answer('success', tests='{passed: 3, failed: 1}'))", "tests failed"),
+        ("say(answer('success', deliverables='[made/up.py]'))", "made/up.py is not there"),
+        ("say(answer('success', '', deliverables='[]'))", "neither an output nor a deliverable"),
+        ("say(answer('failure', error='no compiler'))", "no compiler"),
+    ],
+)
+def test_what_speaks_against_a_success_fails_the_task_with_the_reason(world: World, scope: str, told: str) -> None:
+    agents(world)
+    delegate(world, scope)
+    world.orch("fire")
+    assert world.states() == {1: "failed"}
+    assert told in reason(world)
+
+
+def test_a_success_of_an_agent_that_ran_out_of_time_is_none(world: World) -> None:
+    agents(world, extra="timeout = 1")
+    delegate(world, "say(answer('success')); time.sleep(2000)")
+    world.orch("fire")
+    assert world.queue.attempts(1)[0].reason == "timeout"
+    assert world.states() != {1: "done"}
+
+
+@pytest.mark.parametrize("status", ["blocked", "partial"])
+def test_what_only_a_person_can_decide_is_asked_and_the_answer_goes_on(world: World, status: str) -> None:
+    agents(world)
+    delegate(
+        world,
+        f"say(answer('success' if 'person ' 'answered: the red one' in DELEGATE else {status!r}, 'red or blue?'))",
+    )
+    world.orch("fire")
+    assert world.states() == {1: "failed"}
+    assert "**Needs a person:** t1 is " + status + ": red or blue?" in notes(world)[0]
+    assert "red or blue?" in world.orch("asks")
+    assert "goes on as task 2 (t1-2)" in world.orch("answer", "1", "the red one")
+    world.orch("answer", "1", "the blue one", code=9)
+    assert world.orch("asks") == "nothing waits for a person\n"
+    world.orch("fire")
+    assert world.states() == {1: "failed", 2: "done"}, reason(world, 2)
+    assert [one.id for one in world.queue.asks.ancestors(2)] == [1]
+
+
+def test_a_question_is_closed_by_its_number_or_when_its_task_is_queued_again(world: World) -> None:
+    agents(world)
+    for id in ("t1", "t2"):
+        delegate(world, "say(answer('blocked', 'how?'))", id)
+    world.orch("fire")
+    assert "question 1 is closed" in world.orch("answer", "1", "--close")
+    world.orch("retry", str(world.queue.asks.open()[0].task))
+    assert world.answer("asks") == []
+    world.orch("answer", "7", "no", code=3)
+    world.orch("answer", "1", code=2)
+
+
+def test_escalation_hands_the_task_to_the_other_role_with_its_story(world: World) -> None:
+    agents(world, "engineer", "security-engineer")
+    hand_on = "answer('escalate', 'a hole', escalate_to='Security Engineer')"
+    delegate(world, f"say(answer('success') if ROLE == 'security-engineer' else {hand_on})")
+    world.orch("fire")
+    world.orch("fire")
+    assert world.states() == {1: "done", 2: "done"}, reason(world, 2)
+    follower = world.queue.task(2)
+    assert (follower.mode, follower.key) == ("security-engineer", "t1-escalated-to-security-engineer")
+    assert "Escalated by engineer" in follower.payload["delegate"]
+    assert json.loads(world.queue.attempts(1)[0].result or "")["status"] == "escalate"
+
+
+@pytest.mark.parametrize("other", ["lead-engineer", "engineer"])
+def test_escalation_ends_whatever_the_agents_say(world: World, other: str) -> None:
+    agents(world, "engineer", "lead-engineer", "security-engineer")
+    to = f"'lead-engineer' if ROLE == 'engineer' else {other!r}"
+    delegate(world, f"say(answer('escalate', 'not mine', escalate_to={to}, escalation_chain='[]'))")
+    for _ in range(6):
+        world.orch("fire")
+    assert len(world.lines("worked")) == 2, "from one to the other, and to a person"
+    [ask] = world.queue.asks.open()
+    assert ask.kind == "escalation"
+    assert "has had it already" in ask.question
+    assert set(world.states().values()) <= {"done", "failed"}
+
+
+def test_a_usage_limit_pauses_the_role_until_its_reset_and_costs_no_try(world: World) -> None:
+    agents(world)
+    limit = {"type": "result", "is_error": True, "result": "Usage limit reached, try again in 2 hours"}
+    delegate(world, f"import json; say(json.dumps({limit})); sys.exit(1)")
+    delegate(world, "say(answer('success'))", "t2")
+    world.orch("fire", "--max-pool", "1")
+    assert [(task.state, task.retry_count) for task in world.queue.tasks()] == [("incoming", 0)] * 2
+    [pause] = world.queue.pauses()
+    assert "Usage limit reached" in (pause.reason or "")
+    assert len(world.lines("worked")) == 1
+
+
+def test_a_missing_program_is_told_before_anything_is_claimed(world: World) -> None:
+    world.settings('[agents.engineer]\ncommand = ["no-such-agent"]')
+    delegate(world, "pass")
+    world.orch("fire", code=1)
+    assert world.queue.task(1).attempts == 0
+    assert "its program 'no-such-agent' is not on PATH=" in world.err
+
+
+def test_the_words_the_flags_and_the_environment_are_as_the_settings_say(world: World) -> None:
+    show = "import os, sys; print(sys.argv[1:], sorted(n for n in os.environ if n in ('SECRET', 'TOKEN', 'OTHER')))"
+    command = json.dumps(
+        [sys.executable, "-c", show, "{task_id}:{role}", "--model={model}", "{flags}", "-e", "{effort}"]
+    )
+    world.settings(
+        f'[agents.engineer]\ncommand = {command}\nmodel = "sonnet"\nflags = ["--allow", "a b"]\nkeep_env = ["TOKEN"]\n'
+        f'[agents.lead-engineer]\ncommand = {command}\ndrop_env = ["SECRET"]\neffort = "high"'
+    )
+    delegate(world, "pass")
+    delegate(world, "pass", "t2", "lead-engineer")
+    world.orch("fire", env={"SECRET": "1", "TOKEN": "2", "OTHER": "3"})
+    first = world.orch("log", "1").splitlines()[0]
+    assert first == "['t1:engineer', '--model=sonnet', '--allow', 'a b', '-e', ''] ['TOKEN']"
+    assert "['t2:lead-engineer', '--model=', '-e', 'high'] ['OTHER', 'TOKEN']" in world.orch("log", "2")
+
+
+def test_an_answer_of_five_megabytes_is_read_whole_and_kept_at_both_ends(world: World) -> None:
+    agents(world)
+    delegate(world, "[say('x' * 99_999) for _ in range(50)]; say(answer('success'))")
+    world.orch("fire")
+    assert world.states() == {1: "done"}, reason(world)
+    assert (world.folder / ".orch/output/0/1-1.out").stat().st_size < 1_100_000
+
+
+def test_a_role_whose_task_is_no_delegate_says_so(world: World) -> None:
+    agents(world)
+    world.orch("add", "engineer", "text=do it")
+    world.orch("fire")
+    assert "add it with 'orch delegate'" in reason(world)
+
+
+def test_an_agent_that_kills_its_worker_is_started_as_often_as_the_limit_says(world: World) -> None:
+    agents(world, retry="retry_max_attempts = 3")
+    delegate(world, "os.kill(os.getppid(), 9); time.sleep(2000)")
+    for n in range(2, 6):
+        delegate(world, "say(answer('success'))", f"t{n}")
+    for _ in range(6):
+        world.orch("fire")
+        world.orch("sweep")
+    assert world.states() == {1: "failed", 2: "done", 3: "done", 4: "done", 5: "done"}
+    assert world.lines("worked").count("t1 engineer") == 3
+    assert [ask.task for ask in world.queue.asks.open()] == [1]
+    assert not running(shlex.quote(str(SCRIPTED)))
