@@ -41,7 +41,7 @@ class Ancestor:
 
 
 class Asks:
-    """Questions and lineage, on the queue's connection."""
+    """Questions, lineage, and answers that wait for a verdict, on the queue's connection."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -80,6 +80,26 @@ class Asks:
         """Record that a task followed from another one."""
         with self.database.transaction():
             self.database.run("follow", task=task, parent=parent, relation=relation)
+
+    def relation(self, task: int) -> str | None:
+        """Why a task followed from another one; None when it did not."""
+        rows = self.database.run("relation", task=task)
+        return rows[0][0] if rows else None
+
+    def keep_answer(self, task: int, result: str) -> None:
+        """Keep an answer, as JSON text, until there is a verdict on it."""
+        with self.database.transaction():
+            self.database.run("keep_answer", task=task, result=result)
+
+    def kept_answer(self, task: int) -> str | None:
+        """The answer of a task that waits for its verdict."""
+        rows = self.database.run("kept_answer", task=task)
+        return rows[0][0] if rows else None
+
+    def drop_answer(self, task: int) -> None:
+        """There is a verdict."""
+        with self.database.transaction():
+            self.database.run("drop_answer", task=task)
 
     def ancestors(self, task: int) -> list[Ancestor]:
         """What a task followed from, the nearest first."""

@@ -41,6 +41,9 @@ class Limits:
     The budgets (None: none) end new claims once what attempts have reported reaches them: ``daily_cost_usd`` and
     ``daily_tokens`` in a calendar day, ``fire_cost_usd`` and ``fire_tokens`` in one fire. With ``unknown_cost =
     "stop"`` an attempt that does not say what it cost counts as a budget that is spent, with ``"ignore"`` as nothing.
+
+    What an agent says of itself has to exceed ``gate_min_confidence`` and ``gate_min_quality`` (0 to 1) where it says
+    that and its role has a gate.
     """
 
     task_cap: int = 25
@@ -57,6 +60,8 @@ class Limits:
     fire_cost_usd: float | None = None
     fire_tokens: int | None = None
     unknown_cost: str = "ignore"
+    gate_min_confidence: float = 0.7
+    gate_min_quality: float = 0.75
     retries: Retries = Retries()
 
     @property

@@ -10,6 +10,10 @@ from orch.errors import UsageError
 RUN = "run"
 
 
+# The role whose agent judges the answers of those that ask for it.
+JUDGE = "quality-engineer"
+
+
 @dataclass(frozen=True, slots=True)
 class Agent:
     """How the tasks of a role are given to an agent's program.
@@ -17,7 +21,7 @@ class Agent:
     Its ``command`` is that of the mode, with ``{task_id}``, ``{role}``, ``{model}``, ``{effort}``, ``{delegate}`` and
     ``{handback}`` (paths) filled in, and ``{flags}`` standing for all of ``flags``. ``model`` and ``effort`` hold where
     the DELEGATE names none. Of the environment all is handed on but ``drop`` or, where ``keep`` is given, only that and
-    what any program needs.
+    what any program needs. With a ``gate`` its successes are judged before they count.
     """
 
     model: str | None = None
@@ -25,6 +29,7 @@ class Agent:
     flags: tuple[str, ...] = ()
     keep: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
+    gate: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,6 +195,27 @@ class Queue:
             tasks.sort(key=lambda task: (-task.priority, task.id))
         return tasks
 
+    def claim_for_gate(self, task: Task, id: int, *, timeout: float | None, until: str | None) -> Task:
+        """Claim one certain task for the owner of another one, whose own clock stands still from now on.
+
+        `Conflict` when either is somebody else's by now.
+        """
+        now = clock.now()
+        deadline = until if timeout is None else _earlier(until, clock.stamp(clock.after(now, timeout)))
+        with self.database.transaction():
+            rows = self.holds(task) and self.database.run(
+                "claim_this",
+                id=id,
+                owner=task.owner,
+                deadline=deadline,
+                now=clock.stamp(now),
+                by=self._sign(task.owner),
+            )
+            if not rows:
+                raise Conflict(f"the claim on task {task.id} is lost")
+            self.database.run("stop_clock", id=task.id, attempts=task.attempts)
+            return self.task(id)
+
     def start(self, task: Task, *, timeout: float | None = None, until: str | None = None) -> bool:
         """A claimed task's labour begins; False when the claim is lost. Limits as in `claim`."""
         now = clock.now()
@@ -331,6 +352,8 @@ class Queue:
             rows = self.database.run("requeue", id=id, now=now, by=self.by, reason=reason)
             # Whoever queues it again has seen why it failed.
             self.database.run("close_asks_of", task=id, now=now)
+            # And wants the work itself done again.
+            self.database.run("drop_answer", task=id)
             task = self.task(id)
         if not rows:
             raise Conflict(f"task {id} is {task.state}: only a failed, crashed or done task can be queued again")
@@ -383,7 +406,7 @@ class Queue:
             ids = self.prunable(before, after=after, limit=limit)
             self.store_totals()
             for id in ids:
-                for table in ("task", "event", "outcome", "payload", "dependency", "ask", "lineage"):
+                for table in ("task", "event", "outcome", "payload", "dependency", "ask", "lineage", "kept_answer"):
                     self.database.run(f"prune_{table}", id=id)
         return ids
 

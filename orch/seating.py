@@ -8,7 +8,7 @@ from orch import budget, clock, rollup as rollups
 from orch.deciders import Callback, decide
 from orch.fire_records import Fire, Tally
 from orch.hygiene import look
-from orch.modes import Mode
+from orch.modes import JUDGE, Mode
 from orch.plan import Caps, Demand, Measured, Plan, Question, Report, Snapshot, Spend, capped, worker_cap
 from orch.project import Project
 from orch.queue import Queue
@@ -96,6 +96,7 @@ def seats_of(plan: Plan, project: Project, *, fire: int) -> list[Seat]:
             limits=limits,
             zone=project.zone,
             roles=project.roles,
+            judge=project.modes.get(JUDGE) if mode.agent is not None and mode.agent.gate else None,
         )
         seats += [replace(seat, number=len(seats) + number) for number in range(1, count + 1)]
     return seats[: limits.max_pool]

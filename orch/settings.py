@@ -164,7 +164,14 @@ def _checked(place: Place, *, remember: bool) -> Checked:
 def _role(name: str, table: Mapping[str, Any]) -> Mode:
     """The mode that the tasks of an agent's role are."""
     own = _hashable(table)
-    agent = Agent(own.pop("model"), own.pop("effort"), own.pop("flags"), own.pop("keep_env"), own.pop("drop_env"))
+    agent = Agent(
+        model=own.pop("model"),
+        effort=own.pop("effort"),
+        flags=own.pop("flags"),
+        keep=own.pop("keep_env"),
+        drop=own.pop("drop_env"),
+        gate=own.pop("gate"),
+    )
     return Mode(name, agent=agent, **own)
 
 

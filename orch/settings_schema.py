@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from orch.checked import Checked
 from orch.errors import UsageError
 from orch.limits import LARGEST
-from orch.modes import RUN
+from orch.modes import JUDGE, RUN
 from orch.notify import check_sink
 from orch.schedule import check_expression
 
@@ -63,6 +63,8 @@ class _OrchestratorTable(_Table):
     retry_backoff_base_sec: NotNegative | None = None
     retry_backoff_multiplier: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = None
     retry_backoff_max_sec: NotNegative | None = None
+    gate_min_confidence: Annotated[float, Field(ge=0, le=1)] | None = None
+    gate_min_quality: Annotated[float, Field(ge=0, le=1)] | None = None
     retry_jitter: Annotated[float, Field(ge=0, le=1)] | None = None
 
 
@@ -85,6 +87,7 @@ class _AgentTable(_Table):
     flags: tuple[str, ...] = ()
     keep_env: tuple[str, ...] | None = None
     drop_env: tuple[str, ...] = ()
+    gate: bool = False
     folder: str | None = None
     timeout: Positive | None = None
     task_cap: Count | None = None
@@ -142,6 +145,15 @@ class _File(_Table):
                 raise ValueError(f"modes.{name}: give it either 'function' or 'command'")
             if name in self.agents:
                 raise ValueError(f"modes.{name}: there is an agent of that name; name the mode otherwise")
+        return self
+
+    @model_validator(mode="after")
+    def _somebody_judges(self) -> _File:
+        for name, agent in self.agents.items():
+            if agent.gate and name == JUDGE:
+                raise ValueError(f"agents.{name}: a verdict is not judged in its turn; remove 'gate'")
+            if agent.gate and JUDGE not in self.agents:
+                raise ValueError(f"agents.{name}: its gate needs an agent {JUDGE}: add [agents.{JUDGE}]")
         return self
 
     @model_validator(mode="after")

@@ -57,6 +57,7 @@ class Seat:
     limits: Limits
     zone: str = "UTC"
     roles: tuple[str, ...] = ()
+    judge: Mode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +219,9 @@ def _sit(seat: Seat) -> str:
             limits=seat.limits,
             roles=seat.roles,
             cut=_Cut(queue, signals),
+            queue=queue,
+            edge=lambda: _edge(seat.ends),
+            judge=seat.judge,
         )
         do = work.labour(seat.mode, bench)
         if seat.mode.function is not None:

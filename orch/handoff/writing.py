@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from orch.handoff import fields
@@ -73,10 +73,26 @@ def follow_on(delegate: Delegate, *, task_id: str, agent: str, context: list[str
     }
 
 
-def free_id(wanted: str, taken: Collection[str]) -> str:
+def gate_of(delegate: Delegate, *, task_id: str, judge: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the DELEGATE that has an answer judged."""
+    return {
+        "handoff_type": "DELEGATE",
+        "task_id": task_id,
+        "agent": judge,
+        "parent_task_id": delegate.task_id,
+        "priority": delegate.priority,
+        "scope": f"Judge whether the answer to {delegate.task_id} meets its success criteria. Change nothing. Your own"
+        " status is the verdict: success when every criterion is met, failure, with the reasons in 'error', when not.",
+        "context": [f"The task was: {delegate.scope}", f"The answer, as YAML:\n{fields.dump(dict(answer))}"],
+        "plan": ["Look at what was made, not only at what is said of it", "Hold it against each criterion"],
+        "success_criteria": delegate.success_criteria,
+    }
+
+
+def unused_id(wanted: str, is_taken: Callable[[str], bool]) -> str:
     """An id that nobody has: as wanted, else with -2, -3 … behind it; shortened only where it would be too long."""
     number, suffix = 1, ""
-    while (id := wanted[: _LONGEST_ID - len(suffix)].rstrip("-._") + suffix) in taken:
+    while is_taken(id := wanted[: _LONGEST_ID - len(suffix)].rstrip("-._") + suffix):
         number += 1
         suffix = f"-{number}"
     return id

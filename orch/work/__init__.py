@@ -15,6 +15,7 @@ from orch.errors import OrchError, UsageError
 from orch.limits import LARGEST_RESULT, Limits
 from orch.modes import RUN, Mode
 from orch.outcomes import Cut, Done, Evidence, Failed, Later, Outcome, metrics_in
+from orch.queue import Queue
 from orch.records import Task
 from orch.work import command, function, output
 from orch.work.slate import Slate
@@ -29,8 +30,9 @@ _TRIM_PAUSE = 1.0
 class Bench:
     """Where a worker works: the database's path, the project's folder, the state folder, and who it is.
 
-    ``roles`` are those that an agent's answer may name. ``cut`` gives a reason to end the command that runs for a
-    task, or None.
+    ``roles`` are those that an agent's answer may name, ``judge`` the mode that judges answers here (None: nobody).
+    ``cut`` gives a reason to end the command that runs for a task, or None; ``edge`` is the stamp of the worker's wall
+    clock. The queue is the worker's own connection.
     """
 
     database: str
@@ -41,6 +43,9 @@ class Bench:
     limits: Limits
     roles: tuple[str, ...]
     cut: Callable[[Task], str | None]
+    queue: Queue
+    edge: Callable[[], str]
+    judge: Mode | None = None
 
 
 def labour(mode: Mode, bench: Bench) -> Labour:
@@ -153,6 +158,24 @@ def _check_program(mode: Mode, environment: Mapping[str, str]) -> None:
 
 
 def _run_agent(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk, task: Task) -> Outcome:
+    from orch.work import gate
+
+    if bench.queue.asks.relation(task.id) == gate.RELATION:
+        return Failed("its judging was broken off; it is judged anew with the task that it is about", again=False)
+
+    def work(one: Task, its: Mode) -> Outcome:
+        return _as_agent(its, bench, inherited, desk, one, claim=task)
+
+    outcome = gate.kept(bench.queue, task) or work(task, mode)
+    if bench.judge is None or not isinstance(outcome, Done) or outcome.also is not None:
+        return outcome
+    limits = bench.limits
+    least = limits.gate_min_confidence, limits.gate_min_quality
+    return gate.judged(bench.queue, task, outcome, bench.judge, work, least=least, until=bench.edge())
+
+
+def _as_agent(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk, task: Task, *, claim: Task) -> Outcome:
+    """Do a task as an agent, as long as a claim stands: its own, or that on the task that it is about."""
     from orch.handoff import words
     from orch.work import agent
 
@@ -166,8 +189,8 @@ def _run_agent(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk,
             cap=agent.READ_CAP,
             spools=desk.spools,
             grace=bench.limits.grace_sec,
-            cut=lambda: bench.cut(task),
-            began=lambda leader: desk.slate.write(task, leader),
+            cut=lambda: bench.cut(claim),
+            began=lambda leader: desk.slate.write(claim, leader),
             alone=True,
         )
         desk.clear()

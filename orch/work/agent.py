@@ -260,12 +260,7 @@ def follow_up(
     roles: tuple[str, ...],
 ) -> int:
     """Add the task that goes on where another one ended, in one transaction with that: its id."""
-    taken: set[str] = set()
-    while True:
-        id = writing.free_id(wanted, taken)
-        if not queue.has_key(id):
-            break
-        taken.add(id)
+    id = writing.unused_id(wanted, queue.has_key)
     text = writing.as_yaml(
         writing.follow_on(delegate, task_id=id, agent=agent, context=context, chain=chain or delegate.escalation_chain)
     )

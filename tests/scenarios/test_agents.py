@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orch.handoff import orders, read_delegates
-from tests.conftest import World
+from tests.conftest import World, eventually
 from tests.scenarios.test_fire import notes, running
 
 SCRIPTED = Path(__file__).parent.parent / "agents" / "scripted.py"
@@ -232,3 +232,113 @@ def test_an_agent_that_kills_its_worker_is_started_as_often_as_the_limit_says(wo
     assert world.lines("worked").count("t1 engineer") == 3
     assert [ask.task for ask in world.queue.asks.open()] == [1]
     assert not running(shlex.quote(str(SCRIPTED)))
+
+
+# The gate
+
+
+def gated(world: World, verdict: str, *, roles: tuple[str, ...] = ("engineer",), retry: str = "") -> None:
+    """An engineer with a gate, and a judge that gives this verdict."""
+    command = json.dumps([sys.executable, str(SCRIPTED)])
+    judge = json.dumps([sys.executable, str(SCRIPTED), verdict])
+    tables = "\n".join(f"[agents.{role}]\ncommand = {command}\ngate = true" for role in roles)
+    world.settings(f"{tables}\n[agents.quality-engineer]\ncommand = {judge}", retry=retry or "retry_max_attempts = 2")
+
+
+def states_by_key(world: World) -> dict[str | None, str]:
+    return {task.key: task.state for task in world.queue.tasks()}
+
+
+def test_a_success_counts_when_the_judge_approves_and_the_verdict_is_not_judged(world: World) -> None:
+    gated(world, "say(answer('success'))")
+    delegate(world, "say(answer('success', 'made it', metrics='{tokens: 10}'))")
+    rollup = world.answer("fire")
+    assert states_by_key(world) == {"t1": "done", "t1-qe-gate": "done"}, reason(world)
+    assert world.lines("worked") == ["t1 engineer", "t1-qe-gate quality-engineer"]
+    order = world.queue.find("t1-qe-gate").payload["delegate"]
+    assert "made it" in order
+    assert "it is done" in order
+    assert {tally["mode"]: tally["done"] for tally in rollup["tallies"]} == {"engineer": 1, "quality-engineer": 1}
+    assert world.queue.asks.kept_answer(1) is None
+
+
+@pytest.mark.parametrize(
+    ("verdict", "told"),
+    [
+        ("say(answer('failure', error='two tests are red'))", "rejected by the quality gate: two tests are red"),
+        ("say(answer('blocked', 'who knows'))", "rejected by the quality gate: blocked: who knows"),
+        ("say(answer('escalate', 'not mine'))", "rejected by the quality gate: the judge wants somebody else"),
+        ("say(answer('success')); sys.exit(1)", "rejected by the quality gate: it says success, but its program"),
+    ],
+)
+def test_what_the_judge_does_not_approve_fails_with_its_reasons(world: World, verdict: str, told: str) -> None:
+    gated(world, verdict)
+    delegate(world, "say(answer('success'))")
+    world.orch("fire")
+    assert world.queue.task(1).state == "failed"
+    assert told in reason(world)
+    assert len(world.lines("worked")) == 2
+    assert world.queue.asks.open() == []
+
+
+@pytest.mark.parametrize("verdict", ["say('fine by me')", "sys.exit(3)", "say(answer('success').replace(ID, 't1'))"])
+def test_a_judge_without_a_verdict_is_no_approval_and_the_work_is_not_done_again(world: World, verdict: str) -> None:
+    gated(world, verdict)
+    delegate(world, "say(answer('success'))")
+    world.orch("fire")
+    assert world.queue.task(1).state == "failed"
+    assert "no verdict" in reason(world)
+    assert world.lines("worked").count("t1 engineer") == 1
+    assert [ask.kind for ask in world.queue.asks.open()] == ["review"]
+
+
+def test_a_crash_at_the_gate_has_the_kept_answer_judged_and_not_the_work_done_again(world: World) -> None:
+    gated(
+        world,
+        "open('died', 'x') and os.kill(os.getppid(), 9) if not os.path.exists('died') else say(answer('success'))",
+    )
+    delegate(world, "say(answer('success', 'made once'))")
+    world.orch("fire")
+    world.orch("fire")
+    assert states_by_key(world)["t1"] == "done", reason(world)
+    assert world.lines("worked").count("t1 engineer") == 1
+    assert json.loads(world.queue.attempts(1)[-1].result or "")["output"] == "made once"
+    assert set(states_by_key(world).values()) == {"done", "failed"}
+
+
+def test_the_clock_of_a_task_stands_still_while_it_is_judged(world: World) -> None:
+    gated(world, "time.sleep(4); say(answer('success'))")
+    text = (world.folder / "orch.toml").read_text().replace("[agents.engineer]\n", "[agents.engineer]\ntimeout = 1.5\n")
+    (world.folder / "orch.toml").write_text(text)
+    delegate(world, "say(answer('success'))")
+    world.orch("fire")
+    assert states_by_key(world)["t1"] == "done", reason(world)
+
+
+def test_what_an_agent_thinks_too_little_of_is_not_even_judged(world: World) -> None:
+    gated(world, "say(answer('success'))")
+    delegate(world, "say(answer('success', confidence='0.7'))")
+    delegate(world, "say(answer('success', metrics='{quality: 75%}'))", "t2")
+    delegate(world, "say(answer('success', confidence='0.71', metrics='{quality: 0.76}'))", "t3")
+    world.orch("fire")
+    assert states_by_key(world) == {"t1": "failed", "t2": "failed", "t3": "done", "t3-qe-gate": "done"}
+    assert "its own confidence is 0.7, and more than 0.7 is asked for" in reason(world, 1)
+
+
+def test_a_gate_needs_a_judge_who_has_none(world: World) -> None:
+    world.settings('[agents.engineer]\ncommand = ["true"]\ngate = true')
+    world.orch("status", code=2)
+    assert "add [agents.quality-engineer]" in world.err
+    world.settings('[agents.quality-engineer]\ncommand = ["true"]\ngate = true')
+    world.orch("status", code=2)
+
+
+def test_cancelling_a_task_at_the_gate_ends_the_judge(world: World) -> None:
+    gated(world, "open('judging', 'w'); time.sleep(2000)")
+    delegate(world, "say(answer('success'))")
+    fire = world.start("fire")
+    eventually(lambda: (world.folder / "judging").exists(), "the judge's start")
+    world.orch("cancel", "t1")
+    assert fire.wait(60) == 0
+    assert states_by_key(world) == {"t1": "failed", "t1-qe-gate": "failed"}
+    assert not running("scripted.py open")

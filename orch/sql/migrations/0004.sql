@@ -23,3 +23,9 @@ create table lineage (
 ) strict;
 
 create index lineage_parent on lineage (parent);
+
+create table kept_answer (
+    task integer primary key,
+    -- An agent's answer that waits for the verdict of the gate, as JSON: it is judged again after a crash, not made again.
+    result text not null check (json_valid(result))
+) strict;

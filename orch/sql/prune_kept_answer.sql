@@ -1,0 +1,2 @@
+-- write: prune the kept answer of one task
+delete from kept_answer where task = :id

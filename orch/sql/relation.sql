@@ -1,0 +1,2 @@
+-- read: why a task followed from another one
+select relation from lineage where task = :task
