@@ -9,16 +9,16 @@ import os
 _ROOM = 64 * 1024
 
 
-def replace(path: str, text: str, *, durable: bool = False) -> None:
-    """Put a text in the place of a file, for its owner alone; with `durable` it is on the disk then.
+def replace(path: str, content: str | bytes, *, durable: bool = False) -> None:
+    """Put a text or bytes in the place of a file, for its owner alone; with `durable` it is on the disk then.
 
     `OSError` when that is not possible: the file is as it was.
     """
     new = f"{path}.{os.getpid()}"
     try:
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             if durable:
                 os.fsync(file.fileno())

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from collections.abc import Iterable
 
 import click
 
+from orch import files
 from orch.cli.talk import Talk, common
-from orch.errors import NotFound, UsageError
+from orch.errors import Conflict, NotFound, UsageError
 from orch.handoff import Delegate, Handback, HandoffError, Remark, orders, read_delegates, read_handback, words
 from orch.legible import count
+from orch.queue import Queue
+from orch.records import Task
 
 _STDIN = "-"
 
@@ -49,21 +53,69 @@ def delegate(talk: Talk, files: tuple[str, ...], validate: bool, strict: bool) -
 @click.command()
 @click.argument("task", metavar="TASK")
 @click.argument("file", default=_STDIN, metavar="[FILE|-]")
-@click.option("--extract", is_flag=True, required=True, help="Print the block that counts, as the agent wrote it.")
+@click.option("--extract", is_flag=True, help="Print the block that counts, as the agent wrote it, and change nothing.")
 @click.option("--strict", is_flag=True, help="Refuse whatever would be put right.")
 @common
 @click.pass_obj
 def handback(talk: Talk, task: str, file: str, extract: bool, strict: bool) -> None:
-    """Read the HANDBACK of a task in what its agent printed.
+    """Read the HANDBACK of a task in what its agent printed, and hand it in.
 
-    TASK is the task_id that the answer has to be for. Exit 8 when there is none that can be taken, with the reason.
+    TASK is the task_id that the answer has to be for. Only the agent that is at work on the task can hand in; what it
+    prints does not count then. Exit 8 when there is no answer that can be taken, 9 when the claim is lost.
     """
+    data = _bytes(file)
     try:
-        found = read_handback(_bytes(file), task, strict=strict)
+        found = read_handback(data, task, roles=_roles(talk, extract), strict=strict)
     except HandoffError as error:
         raise _of_file(file, error) from None
     _say(talk, file, found.remarks)
-    talk.line(_plain(found), found.text.rstrip("\n"))
+    if extract:
+        talk.line(_plain(found), found.text.rstrip("\n"))
+        return
+    with talk.queue() as queue:
+        # Asked for last, so that an answer that cannot be taken is told of first.
+        mine = own_task(queue, task)
+        files.replace(_handback_path(mine.key or task), data)
+    talk.line({"task": mine.id, "status": found.status}, f"handed in: {task} is {found.status}")
+
+
+@click.command()
+@click.argument("task", metavar="TASK")
+@common
+@click.pass_obj
+def heartbeat(talk: Talk, task: str) -> None:
+    """Give a sign of life for the task that one is at work on; exit 9 when the claim is lost."""
+    with talk.queue() as queue:
+        mine = own_task(queue, task)
+        if not queue.heartbeat(mine):
+            raise Conflict(f"the claim on task {mine.id} is lost: stop working on it")
+    talk.line({"task": mine.id}, f"task {mine.id} lives")
+
+
+def own_task(queue: Queue, name: str) -> Task:
+    """The task of that name, if this process works on it by the claim in its environment.
+
+    `UsageError` outside of any task, `Conflict` when the claim is on another task or lost.
+    """
+    id, claim = (os.environ.get(variable, "") for variable in ("ORCH_TASK_ID", "ORCH_CLAIM"))
+    if not (id.isdecimal() and claim.isdecimal()):
+        raise UsageError("only who works on a task can do that: ORCH_TASK_ID and ORCH_CLAIM are not set here")
+    found = queue.find(name)
+    mine = dataclasses.replace(found, attempts=int(claim))
+    if found.id != int(id) or not queue.holds(mine):
+        raise Conflict(f"the claim on task {found.id} is not yours, or lost: stop working on it")
+    return mine
+
+
+def _roles(talk: Talk, extract: bool) -> list[str]:
+    return words.all_roles([] if extract else talk.place().agents)
+
+
+def _handback_path(key: str) -> str:
+    path = os.environ.get("HANDBACK_PATH")
+    if not path:
+        raise UsageError(f"the task {key} is no agent's: HANDBACK_PATH is not set here")
+    return path
 
 
 def _read(name: str, roles: list[str], strict: bool) -> list[Delegate]:

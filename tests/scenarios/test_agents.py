@@ -342,3 +342,23 @@ def test_cancelling_a_task_at_the_gate_ends_the_judge(world: World) -> None:
     assert fire.wait(60) == 0
     assert states_by_key(world) == {"t1": "failed", "t1-qe-gate": "failed"}
     assert not running("scripted.py open")
+
+
+# What an agent may do itself
+
+
+def test_an_agent_hands_in_and_gives_signs_of_life_by_its_claim_alone(world: World) -> None:
+    agents(world)
+    orch = "__import__('subprocess').run([sys.executable, '-m', 'orch', *{}], input={}, text=True).returncode"
+    beat, other = (orch.format(f"['heartbeat', {id!r}]", "''") for id in ("t1", "t2"))
+    hand_in = orch.format("['handback', 't1']", "answer('success', 'handed in')")
+    delegate(world, f"codes = [{beat}, {other}, {hand_in}]; open('codes', 'w').write(str(codes)); say('Bye.')")
+    world.orch("add", "ok", "--key", "t2")
+    world.orch("fire")
+    assert world.lines("codes") == ["[0, 9, 0]"]
+    assert world.states()[1] == "done", reason(world)
+    assert json.loads(world.queue.attempts(1)[0].result or "")["output"] == "handed in"
+    world.orch("heartbeat", "t1", code=2)
+    world.orch("handback", "t1", stdin="```yaml\ntask_id: t1\nhandoff_type: HANDBACK\nstatus: success\n```\n", code=2)
+    assert "ORCH_CLAIM are not set here" in world.err
+    world.orch("heartbeat", "t1", env={"ORCH_TASK_ID": "1", "ORCH_CLAIM": "1"}, code=9)
