@@ -32,7 +32,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Ancestor:
-    """A task that another one followed from, and why it did: ``escalation``, ``answer`` or ``gate``."""
+    """A task that another one followed from, and why: ``escalation``, ``answer``, ``gate`` or ``improvement``."""
 
     id: int
     mode: str | None
@@ -41,7 +41,7 @@ class Ancestor:
 
 
 class Asks:
-    """Questions, lineage, and answers that wait for a verdict, on the queue's connection."""
+    """Questions, lineage, answers that wait for a verdict, and what is said of skills, on the queue's connection."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -100,6 +100,24 @@ class Asks:
         """There is a verdict."""
         with self.database.transaction():
             self.database.run("drop_answer", task=task)
+
+    def add_feedback(self, task: int, skill: str, score: float | None, body: str) -> None:
+        """Keep what the agent of a task says of a skill, as JSON text."""
+        with self.database.transaction():
+            self.database.run("add_feedback", task=task, skill=skill, score=score, body=body)
+
+    def feedback(self, skill: str) -> list[str]:
+        """What was said of a skill and not taken up yet, as JSON texts."""
+        return [row[0] for row in self.database.run("feedback_unused", skill=skill)]
+
+    def is_improving(self, skill: str) -> bool:
+        """Whether a task is open that is to improve a skill."""
+        return bool(self.database.run("improvement_open", skill=skill))
+
+    def use_feedback(self, skill: str, task: int) -> None:
+        """A task takes up what was said of a skill."""
+        with self.database.transaction():
+            self.database.run("use_feedback", skill=skill, improvement=task)
 
     def ancestors(self, task: int) -> list[Ancestor]:
         """What a task followed from, the nearest first."""

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 PROMOTE_BATCH = 100
 _EVERYTHING = 2**62
 CANCELLED = "cancelled"
+# Where anything is known of a task.
+_TABLES = ("task", "event", "outcome", "payload", "dependency", "ask", "lineage", "kept_answer", "feedback")
 # What a move keeps of an error; all of it stands with the attempt.
 _REASON = 300
 
@@ -406,7 +408,17 @@ class Queue:
             ids = self.prunable(before, after=after, limit=limit)
             self.store_totals()
             for id in ids:
-                for table in ("task", "event", "outcome", "payload", "dependency", "ask", "lineage", "kept_answer"):
+                for table in (
+                    "task",
+                    "event",
+                    "outcome",
+                    "payload",
+                    "dependency",
+                    "ask",
+                    "lineage",
+                    "kept_answer",
+                    "feedback",
+                ):
                     self.database.run(f"prune_{table}", id=id)
         return ids
 

@@ -4,7 +4,7 @@ Free text is taken as it was meant; a control field (an id, a role, a status) is
 """
 
 from orch.handoff.delegate import Delegate, read_delegates
-from orch.handoff.handback import Handback, Measured, Tokens, read_handback
+from orch.handoff.handback import Handback, Measured, Tokens, measured_in, read_handback
 from orch.handoff.remarks import HandoffError, Remark
 from orch.handoff.words import ROLES
 
@@ -16,6 +16,7 @@ __all__ = [
     "Measured",
     "Remark",
     "Tokens",
+    "measured_in",
     "read_delegates",
     "read_handback",
 ]

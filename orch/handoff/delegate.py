@@ -78,23 +78,26 @@ class Delegate:
     text: str = ""
 
 
-def read_delegates(data: bytes, *, roles: Collection[str] = words.ROLES, strict: bool = False) -> list[Delegate]:
+def read_delegates(
+    data: bytes, *, roles: Collection[str] = words.ROLES, strict: bool = False, largest: int = LARGEST
+) -> list[Delegate]:
     """The DELEGATEs of a file, one for each of its documents that is one; all of them, or `HandoffError`.
 
     With `strict` whatever would be put right is an error instead, and the protocol's core fields have to be there.
+    `largest` is the most that it may have, in bytes.
     """
     try:
-        return _read(data, roles, strict)
+        return _read(data, roles, strict, largest)
     except HandoffError as error:
         # It may be in the middle of being written.
         error.retry = not data or not data.endswith(b"\n")
         raise
 
 
-def _read(data: bytes, roles: Collection[str], strict: bool) -> list[Delegate]:
-    if len(data) > LARGEST:
+def _read(data: bytes, roles: Collection[str], strict: bool, largest: int) -> list[Delegate]:
+    if len(data) > largest:
         raise HandoffError(
-            "too_large", f"it has {len(data):,} bytes, and a DELEGATE has {LARGEST:,} at the most",
+            "too_large", f"it has {len(data):,} bytes, and a DELEGATE has {largest:,} at the most",
             fix="put the material into a file and name that in 'context'",
         )  # fmt: skip
     text, remarks = _decoded(data)

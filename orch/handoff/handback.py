@@ -147,6 +147,14 @@ def read_handback(
     return handback
 
 
+def measured_in(text: str) -> Measured:
+    """What the agent's own program counted of one run, by what it printed."""
+    opened = envelopes.open_envelope(text)
+    return Measured(
+        _summed(opened.input_tokens, opened.output_tokens, None), opened.cost_usd, opened.seconds, opened.session
+    )
+
+
 # The text
 
 

@@ -8,7 +8,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orch.handoff.delegate import Delegate
 from orch.handoff.handback import Handback
 
 # So many times in a row a task is handed to another role before a person is asked.
@@ -25,7 +24,9 @@ _RESET_SPAN = re.compile(
     r"(?i)(?:try again|retry|reset(?:s|ting)?)\s+(?:in|after)\s+"
     r"(?:(\d+)\s*d(?:ays?)?)?[\s,]*(?:(\d+)\s*h(?:ours?|rs?)?)?[\s,]*(?:(\d+)\s*m(?:in(?:ute)?s?)?)?[\s,]*(?:(\d+)\s*s(?:ec(?:ond)?s?)?)?"
 )
-_LOOKED_AT = 20_000
+_LOOKED_AT = 2_000
+# Nobody is put off for longer, whatever a program says.
+_LONGEST_WAIT = 7 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def contradictions(handback: Handback, *, exit_code: int, folder: str) -> list[s
     return found
 
 
-def target_of(handback: Handback, delegate: Delegate, chain: Sequence[str]) -> str | Bound:
+def target_of(handback: Handback, chain: Sequence[str]) -> str | Bound:
     """The role that goes on with a task: never one that had it already, and not for ever.
 
     `chain` are the roles that have had it, as they are stored, this one last.
@@ -74,9 +75,9 @@ def usage_limit(text: str, now: float) -> tuple[str, float | None] | None:
     line = tail[tail.rfind("\n", 0, match.start()) + 1 :].split("\n", 1)[0].strip()[:200]
     stamp = _RESET_STAMP.search(tail)
     if stamp:
-        return line, max(1.0, float(stamp[1]) - now)
+        return line, min(_LONGEST_WAIT, max(1.0, float(stamp[1]) - now))
     span = _RESET_SPAN.search(tail)
     if span and any(span.groups()):
         days, hours, minutes, seconds = (int(part or 0) for part in span.groups())
-        return line, float(days * 86400 + hours * 3600 + minutes * 60 + seconds)
+        return line, min(_LONGEST_WAIT, float(days * 86400 + hours * 3600 + minutes * 60 + seconds))
     return line, None

@@ -12,6 +12,8 @@ from orch.handoff.words import STATUSES
 
 # An id longer than this is shortened where something is put behind it: a file's name has 255 bytes at the most.
 _LONGEST_ID = 127
+# So much of an answer is shown to its judge.
+_LONGEST_ANSWER = 200_000
 # So much of an answer that could not be read is shown to its agent again.
 _SHOWN = 20_000
 
@@ -83,7 +85,10 @@ def gate_of(delegate: Delegate, *, task_id: str, judge: str, answer: Mapping[str
         "priority": delegate.priority,
         "scope": f"Judge whether the answer to {delegate.task_id} meets its success criteria. Change nothing. Your own"
         " status is the verdict: success when every criterion is met, failure, with the reasons in 'error', when not.",
-        "context": [f"The task was: {delegate.scope}", f"The answer, as YAML:\n{fields.dump(dict(answer))}"],
+        "context": [
+            f"The task was: {delegate.scope}",
+            f"The answer, as YAML:\n{fields.dump(dict(answer))[:_LONGEST_ANSWER]}",
+        ],
         "plan": ["Look at what was made, not only at what is said of it", "Hold it against each criterion"],
         "success_criteria": delegate.success_criteria,
     }

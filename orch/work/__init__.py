@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from orch import clock, jsontext
 from orch.errors import OrchError, UsageError
@@ -19,6 +20,9 @@ from orch.queue import Queue
 from orch.records import Task
 from orch.work import command, function, output
 from orch.work.slate import Slate
+
+if TYPE_CHECKING:
+    from orch.handoff import Handback
 
 Labour = Callable[[Task], Outcome]
 
@@ -158,33 +162,50 @@ def _check_program(mode: Mode, environment: Mapping[str, str]) -> None:
 
 
 def _run_agent(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk, task: Task) -> Outcome:
-    from orch.work import gate
+    from orch.work import gate, improvement
 
     if bench.queue.asks.relation(task.id) == gate.RELATION:
         return Failed("its judging was broken off; it is judged anew with the task that it is about", again=False)
 
+    said: list[dict[str, Any]] = []
+
     def work(one: Task, its: Mode) -> Outcome:
-        return _as_agent(its, bench, inherited, desk, one, claim=task)
+        outcome, handback = _as_agent(its, bench, inherited, desk, one, claim=task)
+        said.extend(handback.skill_feedback if handback else ())
+        return outcome
 
     outcome = gate.kept(bench.queue, task) or work(task, mode)
-    if bench.judge is None or not isinstance(outcome, Done) or outcome.also is not None:
+    if bench.judge is not None and isinstance(outcome, Done) and outcome.also is None:
+        limits = bench.limits
+        least = limits.gate_min_confidence, limits.gate_min_quality
+        outcome = gate.judged(bench.queue, task, outcome, bench.judge, work, least=least, until=bench.edge())
+    if not said or not isinstance(outcome, Done | Failed):
         return outcome
-    limits = bench.limits
-    least = limits.gate_min_confidence, limits.gate_min_quality
-    return gate.judged(bench.queue, task, outcome, bench.judge, work, least=least, until=bench.edge())
+    before = outcome.also
+
+    def also(queue: Queue) -> None:
+        if before is not None:
+            before(queue)
+        improvement.record(queue, task.id, said)
+
+    return replace(outcome, also=also)
 
 
-def _as_agent(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk, task: Task, *, claim: Task) -> Outcome:
+def _as_agent(
+    mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk, task: Task, *, claim: Task
+) -> tuple[Outcome, Handback | None]:
     """Do a task as an agent, as long as a claim stands: its own, or that on the task that it is about."""
     from orch.handoff import words
     from orch.work import agent
+
+    folder = os.path.join(bench.project, mode.folder or "")
 
     def run(line: list[str], stdin: str, timeout: float | None, environment: Mapping[str, str]) -> command.Ran:
         ran = command.run(
             line,
             stdin=stdin.encode("utf-8", "replace"),
             environment={**environment, "ORCH_TASK_ID": str(task.id), "ORCH_CLAIM": str(task.attempts)},
-            folder=os.path.join(bench.project, mode.folder or ""),
+            folder=folder,
             timeout=timeout,
             cap=agent.READ_CAP,
             spools=desk.spools,
@@ -200,8 +221,9 @@ def _as_agent(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk, 
         return agent.do(
             task,
             mode,
-            project=bench.project,
+            project=folder,
             state=bench.state,
+            lineage=bench.queue.asks.ancestors(task.id),
             roles=tuple(words.all_roles(bench.roles)),
             environment=inherited,
             run=run,
@@ -210,7 +232,7 @@ def _as_agent(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk, 
             }),
         )  # fmt: skip
     except (command.CannotRun, UsageError) as error:
-        return Failed(str(error))
+        return Failed(str(error)), None
 
 
 def _run_command(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk, task: Task) -> Outcome:

@@ -7,14 +7,27 @@ believed beyond what can be looked at, and always kept.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from orch import clock, jsontext
+from orch.asks import Ancestor
 from orch.errors import UsageError
-from orch.handoff import Delegate, Handback, HandoffError, orders, read_delegates, read_handback, routing, writing
+from orch.handoff import (
+    Delegate,
+    Handback,
+    HandoffError,
+    measured_in,
+    orders,
+    read_delegates,
+    read_handback,
+    routing,
+    writing,
+)  # fmt: skip
+from orch.handoff.delegate import LARGEST
 from orch.limits import LARGEST_RESULT
 from orch.modes import Agent, Mode
 from orch.outcomes import Cut, Done, Evidence, Failed, Later, Metrics, Outcome
@@ -23,6 +36,9 @@ from orch.work import command, output
 
 # So much of an answer is read: an envelope has to be whole.
 READ_CAP = 32 * 1024 * 1024
+# With what comes to it from task to task an order may grow to this, in bytes.
+LARGEST_ORDER = 16 * LARGEST
+_LONGEST_FINDINGS = 50_000
 # What any program needs of its environment.
 _NEEDED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TMPDIR", "TZ", "TERM", "PWD")
 _NEEDED_BEGINNINGS = ("LC_", "ORCH_")
@@ -50,6 +66,7 @@ class _Work:
     delegate: Delegate
     project: str
     roles: tuple[str, ...]
+    lineage: Sequence[Ancestor]
     runs: list[command.Ran]
     raw: str = ""
 
@@ -68,17 +85,19 @@ def do(
     environment: Mapping[str, str],
     run: Run,
     keep: Callable[[dict[str, bytes]], str | None],
-) -> Outcome:
-    """Give a task to its agent and see where the answer leads.
+    lineage: Sequence[Ancestor],
+) -> tuple[Outcome, Handback | None]:
+    """Give a task to its agent: where the answer leads, and the answer itself, if there is one that can be taken.
 
-    `roles` are those that an answer may name. `keep` stores what was printed, by its ending, and says where.
+    `roles` are those that an answer may name, `lineage` is what the task followed from. `keep` stores what was
+    printed, by its ending, and says where.
     """
     assert mode.agent is not None
     assert mode.command is not None
     try:
         delegate = _delegate_of(task, roles)
     except HandoffError as error:
-        return Failed(f"not a DELEGATE: {error}; add it with 'orch delegate'", again=False)
+        return Failed(f"not a DELEGATE: {error}; add it with 'orch delegate'", again=False), None
     desk = _lay_out(state, task, delegate)
     began = clock.monotonic()
 
@@ -87,17 +106,17 @@ def do(
 
     words = _words(mode, delegate, desk)
     surroundings = _environment(mode.agent, environment, desk)
-    work = _Work(task, delegate, project, roles, [run(words, writing.order(delegate), left(), surroundings)])
+    work = _Work(task, delegate, project, roles, lineage, [run(words, writing.order(delegate), left(), surroundings)])
     found = _answer(work, desk)
     if isinstance(found, HandoffError) and found.kind in _ASKED_AGAIN and _is_sound(work.last):
         work.runs.append(run(words, writing.request(delegate, work.raw, found), left(), surroundings))
         found = _answer(work, desk)
     evidence = _evidence(work, found, keep)
     if work.last.cut:
-        return Cut(work.last.cut, f"ended for its {work.last.cut}", evidence)
+        return Cut(work.last.cut, f"ended for its {work.last.cut}", evidence), None
     if isinstance(found, HandoffError):
-        return _without_answer(work, found, evidence)
-    return _route(work, found, evidence)
+        return _without_answer(work, found, evidence), None
+    return _route(work, found, evidence), found
 
 
 def _delegate_of(task: Task, roles: tuple[str, ...]) -> Delegate:
@@ -105,7 +124,7 @@ def _delegate_of(task: Task, roles: tuple[str, ...]) -> Delegate:
     text = payload.get("delegate") if isinstance(payload, dict) else None
     if not isinstance(text, str):
         raise HandoffError("missing_field", "the payload has no 'delegate'")
-    return read_delegates(text.encode("utf-8", "replace"), roles=roles)[0]
+    return read_delegates(text.encode("utf-8", "replace"), roles=roles, largest=LARGEST_ORDER)[0]
 
 
 def _lay_out(state: str, task: Task, delegate: Delegate) -> _Desk:
@@ -155,10 +174,14 @@ def _answer(work: _Work, desk: _Desk) -> Handback | HandoffError:
     except OSError:
         data = b""
     work.raw = work.last.out.text()
-    try:
-        return read_handback(data or work.raw, work.delegate.task_id, roles=work.roles)
-    except HandoffError as error:
-        return error
+    problem: HandoffError | None = None
+    for said in (data, work.raw) if data else (work.raw,):
+        try:
+            return read_handback(said, work.delegate.task_id, roles=work.roles)
+        except HandoffError as error:
+            problem = problem or error
+    assert problem is not None
+    return problem
 
 
 def _is_sound(ran: command.Ran) -> bool:
@@ -168,23 +191,29 @@ def _is_sound(ran: command.Ran) -> bool:
 def _evidence(work: _Work, found: Handback | HandoffError, keep: Callable[[dict[str, bytes]], str | None]) -> Evidence:
     out = b"\n".join(ran.out.content() for ran in work.runs)
     err = b"\n".join(ran.err.content() for ran in work.runs if ran.err.size)
-    metrics = None
-    if isinstance(found, Handback):
-        measured = found.measured
-        tokens = found.tokens.total if measured.tokens.total is None else measured.tokens.total
-        cost = found.cost_usd if measured.cost_usd is None else measured.cost_usd
-        metrics = None if tokens is None and cost is None else Metrics(tokens, cost)
     lefts = tuple(left for ran in work.runs for left in ran.left)
-    return Evidence(work.last.exit_code, keep({"out": out, "err": err}), metrics, lefts)
+    return Evidence(work.last.exit_code, keep({"out": out, "err": err}), _price(work, found), lefts)
+
+
+def _price(work: _Work, found: Handback | HandoffError) -> Metrics | None:
+    """What the attempt cost: what the program has counted in all its runs, else what the agent says."""
+    measured = [measured_in(ran.out.text()) for ran in work.runs]
+    tokens = [one.tokens.total for one in measured if one.tokens.total is not None]
+    costs = [one.cost_usd for one in measured if one.cost_usd is not None]
+    said = found if isinstance(found, Handback) else Handback("", "")
+    total = sum(tokens) if tokens else said.tokens.total
+    cost = math.fsum(costs) if costs else said.cost_usd
+    return None if total is None and cost is None else Metrics(total, cost)
 
 
 def _without_answer(work: _Work, problem: HandoffError, evidence: Evidence) -> Outcome:
     """No answer that can be taken: a limit of its user, or a failure that is worth another try."""
-    said = f"{work.raw}\n{work.last.err.text()}"
-    if problem.kind in ("agent_error", "no_block", "empty_output"):
-        limit = routing.usage_limit(said, clock.now().timestamp())
-        if limit is not None:
-            return Later(limit[0], limit[1], evidence, everybody=True)
+    if problem.kind == "agent_error" or work.last.exit_code != 0:
+        # Not where it ended well: a task may be about such limits.
+        for said in (work.last.err.text(), work.raw):
+            limit = routing.usage_limit(said, clock.now().timestamp())
+            if limit is not None:
+                return Later(limit[0], limit[1], evidence, everybody=True)
     if work.last.exit_code == command.NOT_NOW:
         return Later("the agent's program says not now", None, evidence)
     told = str(problem) if work.last.exit_code == 0 else f"{command.describe_exit(work.last.exit_code)}: {problem}"
@@ -218,26 +247,33 @@ def _route(work: _Work, handback: Handback, evidence: Evidence) -> Outcome:
 
 
 def _escalate(work: _Work, handback: Handback, evidence: Evidence, result: str | None) -> Outcome:
-    """Done here, and a task for the other role in its place; at the bound a question to a person instead.
+    """Done here, and a task for the other role in its place; at the bound failed, and a question to a person.
 
     Who has had it is read from what is stored, as an agent may say anything.
     """
     reason = handback.escalation_reason or _why(handback)
+    line = [one for one in work.lineage if one.relation == "escalation"]
+    chain = [*reversed([one.mode or "?" for one in line]), work.delegate.agent]
+    target = routing.target_of(handback, chain)
+    if isinstance(target, routing.Bound):
+        question = f"{work.delegate.task_id} needs somebody else: {reason}; {target.why}"
+        return Failed(
+            f"escalate: {reason}; {target.why}",
+            evidence,
+            result=result,
+            also=lambda queue: queue.asks.ask(work.task.id, "escalation", question),
+            again=False,
+        )
+    # By the name that the line began with, so that names do not grow with each.
+    origin = (line[-1].key if line else work.task.key) or str(work.task.id)
 
     def hand_on(queue: Any) -> None:
-        line = [one for one in queue.asks.ancestors(work.task.id) if one.relation == "escalation"]
-        chain = [*reversed([one.mode or "?" for one in line]), work.delegate.agent]
-        target = routing.target_of(handback, work.delegate, chain)
-        if isinstance(target, routing.Bound):
-            question = f"{work.delegate.task_id} needs somebody else: {reason}; {target.why}"
-            queue.asks.ask(work.task.id, "escalation", question)
-            return
         follow_up(
             queue,
             work.task,
             work.delegate,
             agent=target,
-            wanted=f"{origin_of(queue, work.task)}-escalated-to-{target}",
+            wanted=f"{origin}-escalated-to-{target}",
             context=[f"Escalated by {work.delegate.agent}: {reason}", *_findings(handback)],
             relation="escalation",
             chain=chain,
@@ -264,17 +300,11 @@ def follow_up(
     text = writing.as_yaml(
         writing.follow_on(delegate, task_id=id, agent=agent, context=context, chain=chain or delegate.escalation_chain)
     )
-    [made] = read_delegates(text.encode(), roles=roles)
+    [made] = read_delegates(text.encode(), roles=roles, largest=LARGEST_ORDER)
     with queue.transaction():
         [added] = queue.add_many([orders.task_of(made)])
         queue.asks.follow(added.id, task.id, relation)
     return int(added.id)
-
-
-def origin_of(queue: Any, task: Task) -> str:
-    """The key of the task that a line of escalations began with, so that names do not grow with each."""
-    line = [one for one in queue.asks.ancestors(task.id) if one.relation == "escalation"]
-    return str((line[-1].key if line else task.key) or task.id)
 
 
 def _why(handback: Handback) -> str:
@@ -287,7 +317,7 @@ def _why(handback: Handback) -> str:
 
 def _findings(handback: Handback) -> list[str]:
     text = handback.output if isinstance(handback.output, str) else writing.as_yaml({"output": handback.output})
-    return [f"Findings so far: {text.strip()}"] if text.strip() not in ("", "{}") else []
+    return [f"Findings so far: {text.strip()[:_LONGEST_FINDINGS]}"] if text.strip() not in ("", "{}") else []
 
 
 def _result(handback: Handback) -> str | None:

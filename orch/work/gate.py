@@ -15,6 +15,7 @@ from orch.handoff import orders, read_delegates, words, writing
 from orch.modes import Mode
 from orch.outcomes import Cut, Done, Failed, Later, Outcome
 from orch.records import Task
+from orch.work import agent
 
 if TYPE_CHECKING:
     from orch.queue import Queue
@@ -77,12 +78,12 @@ def _below(result: dict[str, object], least: tuple[float, float]) -> str:
 def _open(queue: Queue, task: Task, answered: Done, judge: Mode, until: str | None) -> Task:
     """Add the judge's task and claim it, and keep the answer, in one transaction."""
     delegate = task.payload.get("delegate", "")
-    [original] = read_delegates(delegate.encode("utf-8", "replace"), roles=words.all_roles([task.mode]))
+    [original] = read_delegates(delegate.encode(), roles=words.all_roles([task.mode]), largest=agent.LARGEST_ORDER)
     id = writing.unused_id(f"{original.task_id}-qe-gate", queue.has_key)
     text = writing.as_yaml(
         writing.gate_of(original, task_id=id, judge=judge.name, answer=json.loads(answered.result or "{}"))
     )
-    [order] = read_delegates(text.encode(), roles=words.all_roles([judge.name]))
+    [order] = read_delegates(text.encode(), roles=words.all_roles([judge.name]), largest=agent.LARGEST_ORDER)
     with queue.transaction():
         [added] = queue.add_many([orders.task_of(order)])
         queue.asks.follow(added.id, task.id, RELATION)

@@ -362,3 +362,49 @@ def test_an_agent_hands_in_and_gives_signs_of_life_by_its_claim_alone(world: Wor
     world.orch("handback", "t1", stdin="```yaml\ntask_id: t1\nhandoff_type: HANDBACK\nstatus: success\n```\n", code=2)
     assert "ORCH_CLAIM are not set here" in world.err
     world.orch("heartbeat", "t1", env={"ORCH_TASK_ID": "1", "ORCH_CLAIM": "1"}, code=9)
+
+
+# What is said of skills
+
+
+def test_three_remarks_on_a_skill_make_one_improvement_and_not_a_second_while_it_is_open(world: World) -> None:
+    agents(world)
+    remark = "[{skill_name: Deep Dive, effectiveness_score: 0.4}, {skill_name: ../x}]"
+    for n in range(1, 8):
+        status = "failure" if n % 2 else "success"
+        delegate(world, f"say(answer({status!r}, 'x', skill_feedback={remark!r}))", f"t{n}")
+    world.orch("fire")
+    improvements = [task for task in world.queue.tasks() if task.key and task.key.startswith("improve-")]
+    assert [(task.key, task.mode, task.state) for task in improvements] == [
+        ("improve-skill-deep-dive", "lead-engineer", "incoming")
+    ]
+    assert improvements[0].payload["delegate"].count("effectiveness_score") == 3
+    assert len(world.queue.asks.feedback("deep-dive")) == 4
+    world.orch("cancel", "improve-skill-deep-dive")
+    delegate(world, f"say(answer('success', 'x', skill_feedback={remark!r}))", "t8")
+    world.orch("fire")
+    assert world.queue.find("improve-skill-deep-dive-2").state == "incoming"
+
+
+def test_what_a_program_has_counted_goes_before_what_its_agent_says_and_is_spent_even_without_an_answer(
+    world: World,
+) -> None:
+    agents(world, retry="retry_max_attempts = 1")
+    cut = {"type": "result", "subtype": "error_max_turns", "is_error": True, "total_cost_usd": 0.5,
+           "usage": {"input_tokens": 10, "output_tokens": 5}}  # fmt: skip
+    delegate(world, f"import json; say(json.dumps({cut!r}))")
+    envelope = (
+        "{'type': 'result', 'subtype': 'success', 'result': answer('success', 'x', cost='9'), 'total_cost_usd': 0.25}"
+    )
+    delegate(world, f"import json; say(json.dumps({envelope}))", "t2")
+    world.orch("fire")
+    prices = [(attempt.tokens, attempt.cost_usd) for id in (1, 2) for attempt in world.queue.attempts(id)]
+    assert prices == [(15, 0.5), (None, 0.25)]
+
+
+def test_an_answer_about_rate_limits_is_no_limit_of_its_agent(world: World) -> None:
+    agents(world, retry="retry_max_attempts = 1")
+    delegate(world, "say('I have added a rate limit.')")
+    world.orch("fire")
+    assert world.states() == {1: "failed"}
+    assert world.queue.pauses() == []

@@ -18,7 +18,7 @@ create unique index ask_open on ask (task, kind) where closed_at is null;
 create table lineage (
     task integer primary key,
     parent integer not null,
-    -- Why it followed: escalation, answer or gate.
+    -- Why it followed: escalation, answer, gate or improvement.
     relation text not null
 ) strict;
 
@@ -29,3 +29,16 @@ create table kept_answer (
     -- An agent's answer that waits for the verdict of the gate, as JSON: it is judged again after a crash, not made again.
     result text not null check (json_valid(result))
 ) strict;
+
+-- What agents say of the skills that they used.
+create table feedback (
+    id integer primary key autoincrement,
+    task integer not null,
+    skill text not null,
+    score real,
+    body text not null check (json_valid(body)),
+    -- The task that is to improve the skill by it.
+    improvement integer
+) strict;
+
+create index feedback_skill on feedback (skill) where improvement is null;
