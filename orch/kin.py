@@ -108,8 +108,10 @@ def end_children(grace: float, *, besides: Collection[int] = ()) -> list[str]:
     return _end(find, grace)
 
 
-def end_command(leader: Process, environment: Mapping[str, str], grace: float, *, alone: bool = False) -> list[str]:
-    """End a command: its leader and descendants, its group and session, and all that carries its marks.
+def end_command(
+    leader: Process | None, environment: Mapping[str, str], grace: float, *, alone: bool = False
+) -> list[str]:
+    """End a command: its leader, if that is known, with its descendants, group and session, and all with its marks.
 
     `environment` is what it was started with. With `alone` this process has no other children, so that every child,
     orphans that came to it included, belongs to the command.
@@ -119,8 +121,9 @@ def end_command(leader: Process, environment: Mapping[str, str], grace: float, *
     def find() -> Iterator[psutil.Process]:
         import psutil
 
-        yield from _itself(leader)
-        yield from _of_session(leader)
+        if leader is not None:
+            yield from _itself(leader)
+            yield from _of_session(leader)
         if alone:
             yield from psutil.Process().children()
         if len(wanted) == 2:

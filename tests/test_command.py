@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from orch.work import command
 from orch.work.command import CannotRun, describe_exit, fill, run
 from orch.work.output import Capture
 from tests.scenarios.test_fire import running
@@ -118,3 +120,20 @@ def test_a_capture_below_its_cap_is_whole() -> None:
     capture = Capture(1000)
     capture.feed(b"x" * 999)
     assert (capture.cut, capture.content()) == (False, b"x" * 999)
+
+
+@pytest.mark.parametrize("moment", ["began", "known"])
+def test_a_signal_at_any_moment_of_a_commands_start_leaves_nothing(
+    tmp_path: Path, monkeypatch: Any, moment: str
+) -> None:
+    class Came(BaseException):
+        pass
+
+    def come(*_: object) -> Any:
+        raise Came
+
+    if moment == "known":
+        monkeypatch.setattr(command.processes, "known_by", come)
+    with pytest.raises(Came):
+        run(["sleep", "1030"], began=come)
+    assert not running("sleep 1030")

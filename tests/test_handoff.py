@@ -298,22 +298,24 @@ def test_what_would_explode_is_refused(extra: str) -> None:
         read_handback(fenced(handback("success") + extra), "t1")
 
 
+@pytest.mark.parametrize("size", [200_000, pytest.param(2_000_000, marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     "junk",
     ["\n", " ", "{", "```\n", "~~~x\n", "key: value\n", "status: success\n", "handoff_type: HANDBACK\n", "- \n", "|",
      '{"a": [\n', "\x1b]", "\x1b[", "aaaa ", "> ", "---\n", "12.3k ", "(", "\t", "\u00a0", "“", '"a": 1,\n'],
 )  # fmt: skip
-def test_any_amount_of_anything_before_the_answer_is_read_past(junk: str) -> None:
-    # Two million characters: whatever looks at a part again and again would not come to an end here.
-    text = junk * (2_000_000 // len(junk)) + "\n\n" + fenced(handback("failure"))
+def test_any_amount_of_anything_before_the_answer_is_read_past(junk: str, size: int) -> None:
+    # Whatever looks at a part again and again would not come to an end here.
+    text = junk * (size // len(junk)) + "\n\n" + fenced(handback("failure"))
     assert status_of(text) in ("failure", "duplicate_key", "unsafe_yaml", "yaml_syntax", "no_block", "unknown_status")
-    status_of(fenced(handback("success", error="a" * 1000 + junk * 200_000)))
+    status_of(fenced(handback("success", error="a" * 1000 + junk * (size // 10))))
 
 
-def test_any_bytes_are_an_answer_or_an_error() -> None:
+@pytest.mark.parametrize("rounds", [200, pytest.param(3000, marks=pytest.mark.full)])
+def test_any_bytes_are_an_answer_or_an_error(rounds: int) -> None:
     rng = random.Random(7)
     source = [(CORPUS / "agent_outputs" / name).read_bytes()[:3000] for name in EXPECTED["agent_outputs"]]
-    for _ in range(1500):
+    for _ in range(rounds):
         data = bytearray(rng.choice(source))
         for _ in range(rng.randint(1, 12)):
             at = rng.randrange(len(data) + 1)

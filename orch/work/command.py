@@ -7,6 +7,7 @@ is over.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -94,18 +95,54 @@ def run(
     started.
     """
     environment = {**(os.environ if environment is None else environment), **kin.marks_of_run()}
-    child = _start(words, environment, folder)
-    leader = processes.known_by(child.pid, processes.started(child.pid) or "")
     out, err = (Capture(cap, spool) for spool in spools)
-    deadline = None if timeout is None else clock.monotonic() + timeout
-    reason = None
-    left: list[str] = []
+    leader: Process | None = None
+    child: subprocess.Popen[bytes] | None = None
     try:
+        child = _start(words, environment, folder)
+        leader = processes.known_by(child.pid, processes.started(child.pid) or "")
         began(leader)
-        pipes = _Pipes(child, stdin, {child.stdout: out, child.stderr: err})
-    except BaseException:
-        kin.end_command(leader, environment, 0, alone=alone)
+        reason, left = _wait(child, leader, environment, _Pipes(child, stdin, {child.stdout: out, child.stderr: err}),
+                             timeout, grace, cut, alone)  # fmt: skip
+        if reason is None and child.returncode not in (0, NOT_NOW):
+            reason = _asked_meanwhile(cut, _SIGNAL_SKEW if child.returncode in _BY_SIGNAL else _TRAP_SKEW)
+        if not reason and _is_anything_left(child.pid, environment, alone=alone):
+            left = kin.end_command(leader, environment, grace, alone=alone)
+    except CannotRun:
         raise
+    except BaseException:
+        # By its marks where a signal came before anybody knew the process.
+        kin.end_command(leader, environment, 0, alone=alone)
+        if child is not None:
+            _let_go(child)
+        raise
+    return Ran(-9 if child.returncode is None else child.returncode, out, err, reason, left)
+
+
+def _let_go(child: subprocess.Popen[bytes]) -> None:
+    """Close what is left of a child's pipes, and collect it."""
+    for file in (child.stdin, child.stdout, child.stderr):
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(_SIGNAL_SKEW)
+
+
+def _wait(
+    child: subprocess.Popen[bytes],
+    leader: Process,
+    environment: Mapping[str, str],
+    pipes: _Pipes,
+    timeout: float | None,
+    grace: float,
+    cut: Callable[[], str | None],
+    alone: bool,
+) -> tuple[str | None, list[str]]:
+    """Until the command has ended, by itself or by us: the reason to end it, and what could not be ended."""
+    deadline = None if timeout is None else clock.monotonic() + timeout
+    left: list[str] = []
+    reason = None
     try:
         while child.poll() is None:
             rest = _TICK if deadline is None else deadline - clock.monotonic()
@@ -122,18 +159,11 @@ def run(
         child.wait(grace + 5.0)
     except subprocess.TimeoutExpired:
         left = left or [str(child.pid)]
-    except BaseException:
-        kin.end_command(leader, environment, 0, alone=alone)
-        raise
     finally:
         # What it had written by then; a grandchild that keeps the pipe open delays nobody.
         pipes.pump(0)
         pipes.close()
-    if reason is None and child.returncode not in (0, NOT_NOW):
-        reason = _asked_meanwhile(cut, _SIGNAL_SKEW if child.returncode in _BY_SIGNAL else _TRAP_SKEW)
-    if not reason and _is_anything_left(child.pid, environment, alone=alone):
-        left = kin.end_command(leader, environment, grace, alone=alone)
-    return Ran(-9 if child.returncode is None else child.returncode, out, err, reason, left)
+    return reason, left
 
 
 def describe_exit(code: int) -> str:
