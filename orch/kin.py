@@ -29,6 +29,9 @@ RUN_MARK = "ORCH_RUN"
 _TICK = 0.02
 # How long what was killed may take to disappear.
 _KILL_LIMIT = 2.0
+# A process that has just begun may be in the middle of becoming another program.
+_YOUTH = 1.0
+_LOOKS = 5
 _SUBREAPER = 36
 _runs = itertools.count(1)
 _adopts = False
@@ -202,7 +205,7 @@ def _marked() -> Iterator[tuple[int, dict[str, str]]]:
     """The pid of every process that somebody answers for, with its environment."""
     mark = KEEPER_MARK.encode() + b"="
     for pid in _pids():
-        raw = _environment(pid)
+        raw = _environment(pid) or _environment_after_start(pid)
         if mark in raw:
             pairs = (entry.partition(b"=") for entry in raw.split(b"\0"))
             yield pid, {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
@@ -231,6 +234,16 @@ def _environment(pid: int) -> bytes:
         return b"\0".join(os.fsencode(f"{name}={value}") for name, value in psutil.Process(pid).environ().items())
     except (psutil.Error, OSError):
         return b""
+
+
+def _environment_after_start(pid: int) -> bytes:
+    """The same of a process that had none to show: for a moment while it becomes another program."""
+    for _ in range(_LOOKS if processes.is_young(pid, _YOUTH) else 0):
+        clock.sleep(_TICK / 10)
+        raw = _environment(pid)
+        if raw:
+            return raw
+    return b""
 
 
 def _processes(pids: Iterable[int]) -> Iterator[psutil.Process]:

@@ -57,6 +57,15 @@ def age(process: Process) -> float | None:
         return None
 
 
+def is_young(pid: int, seconds: float) -> bool:
+    """Whether a process began so few seconds ago, or nobody can say."""
+    began = _started(pid)
+    if began is None:
+        return False
+    old = age(known_by(pid, began))
+    return old is None or old < seconds
+
+
 def ask_to_stop(process: Process) -> None:
     """Send TERM to one process, if it still is that process."""
     if is_alive(process) is True:

@@ -403,3 +403,21 @@ def test_the_number_of_a_worker_that_is_gone_is_never_used_again(queue: Queue) -
     first = queue.ledger.enrol(processes.myself())
     queue.database._connection.execute("delete from worker").fetchall()  # type: ignore[attr-defined]
     assert queue.ledger.enrol(processes.myself()) == (first or 0) + 1
+
+
+def test_a_process_that_is_just_becoming_another_program_is_found_all_the_same(monkeypatch: Any) -> None:
+    real, asked = kin._environment, []
+
+    def environment(pid: int) -> bytes:
+        # So it is seen for a moment while it starts.
+        asked.append(pid)
+        return b"" if asked.count(pid) < 3 else real(pid)
+
+    marks = {kin.KEEPER_MARK: "1:2:3", kin.RUN_MARK: "77"}
+    sleeper = subprocess.Popen(["sleep", "2018"], env={**os.environ, **marks})
+    try:
+        monkeypatch.setattr(kin, "_environment", environment)
+        assert kin.is_anything_left(marks)
+    finally:
+        sleeper.kill()
+        sleeper.wait()
