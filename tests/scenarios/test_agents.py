@@ -66,11 +66,22 @@ def test_an_agent_without_a_block_is_asked_once_more_and_told_what_was_wrong(wor
     assert world.orch("log", "1").startswith("It is all done.\n")
 
 
+FULL = pytest.mark.full
+
+
 @pytest.mark.parametrize(
     "scope",
-    ["say('nothing to see')", "pass", "say(answer('mostly'))", "sys.stdout.write(answer('success')[:-5])",
-     "say(answer('success').replace(ID, 't2'))", "say(ORDER)", "sys.exit(3)", "os.kill(os.getpid(), 9)"],
-)  # fmt: skip
+    [
+        "say('nothing to see')",
+        "sys.stdout.write(answer('success')[:-5])",
+        "sys.exit(3)",
+        pytest.param("pass", marks=FULL),
+        pytest.param("say(answer('mostly'))", marks=FULL),
+        pytest.param("say(answer('success').replace(ID, 't2'))", marks=FULL),
+        pytest.param("say(ORDER)", marks=FULL),
+        pytest.param("os.kill(os.getpid(), 9)", marks=FULL),
+    ],
+)
 def test_no_answer_is_no_success_and_after_the_last_try_a_person_is_asked(world: World, scope: str) -> None:
     agents(world)
     delegate(world, scope)
@@ -84,22 +95,23 @@ def test_no_answer_is_no_success_and_after_the_last_try_a_person_is_asked(world:
     assert world.queue.task(1).attempts == 2
 
 
-@pytest.mark.parametrize(
-    ("scope", "told"),
-    [
-        ("say(answer('success')); sys.exit(1)", "its program ended with exit code 1"),
-        ("say(answer('success', tests='{passed: 3, failed: 1}'))", "tests failed"),
-        ("say(answer('success', deliverables='[made/up.py]'))", "made/up.py is not there"),
-        ("say(answer('success', '', deliverables='[]'))", "neither an output nor a deliverable"),
-        ("say(answer('failure', error='no compiler'))", "no compiler"),
-    ],
-)
-def test_what_speaks_against_a_success_fails_the_task_with_the_reason(world: World, scope: str, told: str) -> None:
+AGAINST = {
+    "say(answer('success')); sys.exit(1)": "its program ended with exit code 1",
+    "say(answer('success', tests='{passed: 3, failed: 1}'))": "tests failed",
+    "say(answer('success', deliverables='[made/up.py]'))": "made/up.py is not there",
+    "say(answer('success', '', deliverables='[]'))": "neither an output nor a deliverable",
+    "say(answer('failure', error='no compiler'))": "no compiler",
+}
+
+
+def test_what_speaks_against_a_success_fails_the_task_with_the_reason(world: World) -> None:
     agents(world)
-    delegate(world, scope)
+    for n, scope in enumerate(AGAINST, 1):
+        delegate(world, scope, f"t{n}")
     world.orch("fire")
-    assert world.states() == {1: "failed"}
-    assert told in reason(world)
+    assert world.states() == dict.fromkeys(range(1, len(AGAINST) + 1), "failed")
+    for n, told in enumerate(AGAINST.values(), 1):
+        assert told in reason(world, n)
 
 
 def test_a_success_of_an_agent_that_ran_out_of_time_is_none(world: World) -> None:
@@ -110,7 +122,7 @@ def test_a_success_of_an_agent_that_ran_out_of_time_is_none(world: World) -> Non
     assert world.states() != {1: "done"}
 
 
-@pytest.mark.parametrize("status", ["blocked", "partial"])
+@pytest.mark.parametrize("status", ["blocked", pytest.param("partial", marks=FULL)])
 def test_what_only_a_person_can_decide_is_asked_and_the_answer_goes_on(world: World, status: str) -> None:
     agents(world)
     delegate(
@@ -266,9 +278,9 @@ def test_a_success_counts_when_the_judge_approves_and_the_verdict_is_not_judged(
     ("verdict", "told"),
     [
         ("say(answer('failure', error='two tests are red'))", "rejected by the quality gate: two tests are red"),
-        ("say(answer('blocked', 'who knows'))", "rejected by the quality gate: blocked: who knows"),
         ("say(answer('escalate', 'not mine'))", "rejected by the quality gate: the judge wants somebody else"),
-        ("say(answer('success')); sys.exit(1)", "rejected by the quality gate: it says success, but its program"),
+        pytest.param("say(answer('blocked', 'who knows'))", "quality gate: blocked: who knows", marks=FULL),
+        pytest.param("say(answer('success')); sys.exit(1)", "quality gate: it says success, but", marks=FULL),
     ],
 )
 def test_what_the_judge_does_not_approve_fails_with_its_reasons(world: World, verdict: str, told: str) -> None:
@@ -281,7 +293,14 @@ def test_what_the_judge_does_not_approve_fails_with_its_reasons(world: World, ve
     assert world.queue.asks.open() == []
 
 
-@pytest.mark.parametrize("verdict", ["say('fine by me')", "sys.exit(3)", "say(answer('success').replace(ID, 't1'))"])
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        "say('fine by me')",
+        pytest.param("sys.exit(3)", marks=FULL),
+        pytest.param("say(answer('success').replace(ID, 't1'))", marks=FULL),
+    ],
+)
 def test_a_judge_without_a_verdict_is_no_approval_and_the_work_is_not_done_again(world: World, verdict: str) -> None:
     gated(world, verdict)
     delegate(world, "say(answer('success'))")
