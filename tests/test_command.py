@@ -122,18 +122,25 @@ def test_a_capture_below_its_cap_is_whole() -> None:
     assert (capture.cut, capture.content()) == (False, b"x" * 999)
 
 
-@pytest.mark.parametrize("moment", ["began", "known"])
-def test_a_signal_at_any_moment_of_a_commands_start_leaves_nothing(
-    tmp_path: Path, monkeypatch: Any, moment: str
-) -> None:
+@pytest.mark.parametrize("moment", ["its start is told", "it has just started"])
+def test_a_signal_at_any_moment_of_a_commands_start_leaves_nothing(monkeypatch: Any, moment: str) -> None:
     class Came(BaseException):
         pass
 
-    def come(*_: object) -> Any:
+    def come(*_: object) -> None:
         raise Came
 
-    if moment == "known":
-        monkeypatch.setattr(command.processes, "known_by", come)
+    started = []
+
+    def start_and_come(*words: Any) -> Any:
+        started.append(start(*words))
+        raise Came
+
+    start = command._start
+    if moment == "it has just started":
+        monkeypatch.setattr(command, "_start", start_and_come)
     with pytest.raises(Came):
         run(["sleep", "1030"], began=come)
     assert not running("sleep 1030")
+    for child in started:
+        command._let_go(child)
