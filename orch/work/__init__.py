@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Labour = Callable[[Task], Outcome]
 
 # Seconds between looks at how much a function has written.
-_TRIM_PAUSE = 1.0
+_TRIM_PAUSE = 0.2
 
 
 @dataclass(frozen=True, slots=True)

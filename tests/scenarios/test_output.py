@@ -121,8 +121,8 @@ def test_a_flood_costs_neither_disk_nor_database(world: World, size: int) -> Non
     assert f"[cut: {size + 10} bytes in all]" in kept
     assert sum(path.stat().st_size for path in (state / "output").rglob("*-*")) < 2 * 100_000 + 1000
     assert Path(world.database).stat().st_size < 2_000_000
-    # The function is looked at once a second, so that its spool holds what a second brings; of a command's flood only
-    # what is kept reaches the disk.
+    # The function is looked at a few times a second, so that its spool holds what comes in between; of a command's
+    # flood only what is kept reaches the disk.
     assert command < 1_000_000
     assert function < max(size, 100_000_000)
     peak = (int(line.split()[1]) * 1024 for line in world.lines("memory"))
