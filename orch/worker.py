@@ -140,14 +140,14 @@ def settle(
     """
     match outcome:
         case Done(result, evidence):
-            with queue.transaction():
+            with queue.transaction(durable=outcome.also is not None):
                 kept = queue.finish(task, result, evidence)
                 if kept and outcome.also is not None:
                     outcome.also(queue)
             return kept
         case Failed(error, evidence):
             again = mode.retry_failures if outcome.again is None else outcome.again
-            with queue.transaction():
+            with queue.transaction(durable=outcome.also is not None):
                 kept = queue.fail(
                     task, error, evidence=evidence, result=outcome.result, retries=limits.retries if again else None
                 )

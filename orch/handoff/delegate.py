@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from orch.handoff import fields as yamltext, words
 from orch.handoff.fields import Fields, Piece
 from orch.handoff.remarks import HandoffError, Remark
+
+T = TypeVar("T")
 
 # A larger one is no order for an agent.
 LARGEST = 256 * 1024
@@ -42,7 +44,6 @@ _LISTS = {
     "context",
 }
 _CORE = ("spec_version", "skill", "context")
-_SAYS_DELEGATE = re.compile(r"(?im)^[ \t{,\"']*(?:handoff_type|type)[\"']?[ \t]*:[ \t]*[\"']?delegate\b")
 _NUMBERED = re.compile(r"\d{1,2}[.)]\s+")
 _MARK = re.compile(r"(?:^|(?<=\s))(\d{1,2})[.)]\s+")
 
@@ -143,7 +144,7 @@ def _decoded(data: bytes) -> tuple[str, list[Remark]]:
 
 def _further(piece: Piece, strict: bool) -> Fields | None:
     """The fields of a further document that says of itself that it is a task; None for any other one."""
-    if not _SAYS_DELEGATE.search(piece.text):
+    if not words.says_delegate(piece.text):
         return None
     return yamltext.read(piece, controls=_CONTROLS, lists=_LISTS, strict=strict)
 
@@ -167,8 +168,8 @@ def _delegate(fields: Fields, piece: Piece, roles: Collection[str], strict: bool
         spec_version=_text(fields, "spec_version"),
         skill=_text(fields, "skill"),
         model=_model(fields),
-        effort=_effort(fields),
-        priority=_priority(fields),
+        effort=_word(fields, "effort", words.effort_of),
+        priority=_word(fields, "priority", words.priority_of),
         created_at=_created(fields),
         deadline=_deadline(fields),
         dependencies=_names(fields, "dependencies"),
@@ -377,28 +378,17 @@ def _model(fields: Fields) -> str | None:
     return model
 
 
-def _effort(fields: Fields) -> str | None:
-    said = _text(fields, "effort")
+def _word(fields: Fields, name: str, read: Callable[[str], tuple[T | None, bool]]) -> T | None:
+    """A value that `read` knows, perhaps by another word; what it does not know is left out."""
+    said = _text(fields, name)
     if said is None:
         return None
-    effort, mapped = words.effort_of(said)
-    if effort is None:
-        fields.remark("unknown_value", f"{said!r} is no effort; it is left out", "effort")
-    elif mapped:
-        fields.remark("mapped_value", f"{said!r} is taken for {effort!r}", "effort")
-    return effort
-
-
-def _priority(fields: Fields) -> int | None:
-    said = _text(fields, "priority")
-    if said is None:
-        return None
-    priority, mapped = words.priority_of(said)
-    if priority is None:
-        fields.remark("unknown_value", f"{said!r} is no priority of 1 to 10; it is left out", "priority")
-    elif mapped:
-        fields.remark("mapped_value", f"{said!r} is taken for {priority}", "priority")
-    return priority
+    found, is_mapped = read(said)
+    if found is None:
+        fields.remark("unknown_value", f"{said!r} is no {name}; it is left out", name)
+    elif is_mapped:
+        fields.remark("mapped_value", f"{said!r} is taken for {found!r}", name)
+    return found
 
 
 def _created(fields: Fields) -> str | None:

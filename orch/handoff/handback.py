@@ -39,7 +39,6 @@ _KNOWN = {
 _ANSI = re.compile(r"\x1b(?:\][^\x07\x1b\n]*(?:\x07|\x1b\\|(?=\n|$))|\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _INVISIBLE = {ord(char): None for char in "\u200b\u200c\u200d\u2060\ufeff"} | {0xA0: " ", 0x2007: " ", 0x202F: " "}
 _FAILED_TESTS = re.compile(r"\b([1-9]\d*)\s+(?:tests?\s+)?(?:failed|failures?|errors?)\b", re.IGNORECASE)
-_SAYS_DELEGATE = re.compile(r"(?im)^[ \t{,\"']*(?:handoff_type|type)[\"']?[ \t]*:[ \t]*[\"']?delegate\b")
 _SAYS_STATUS = re.compile(r"(?im)^[ \t{,\"']*(?:handoff_type|handback_id|status)[\"']?[ \t]*:")
 _NAMES_TASK = re.compile(r"(?im)^[ \t{,\"']*task_id[\"']?[ \t]*:[ \t]*(\S+)")
 # A longer value is no word of a form.
@@ -224,7 +223,7 @@ def _candidate(block: Block, before: int, task_id: str, strict: bool) -> _Candid
 
 def _kind_of_broken(piece: Piece, task_id: str) -> str:
     """What a block that cannot be read was meant for, as far as its lines say."""
-    if _SAYS_DELEGATE.search(piece.text):
+    if words.says_delegate(piece.text):
         return "delegate"
     named = _NAMES_TASK.search(piece.text)
     if named and not words.same_id(named[1].rstrip(","), task_id):

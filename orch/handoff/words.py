@@ -36,6 +36,7 @@ _PLACEHOLDER = re.compile(
     r"<[^<>]*>|\{\{.*\}\}|\[\s*(?:your|insert)\b.*\]|\.\.\.|…|TBD|TODO", re.IGNORECASE | re.DOTALL
 )
 
+_SAYS_DELEGATE = re.compile(r"(?im)^[ \t{,\"']*(?:handoff_type|type)[\"']?[ \t]*:[ \t]*[\"']?delegate\b")
 _NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|[+-]?\.\d+")
 _COUNT = re.compile(r"~?\s*([\d.,]+)\s*([kKmM]?)(?:\s*(?:tokens?|tok))?\.?")
 _CLOCK = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d{2}(?:\.\d+)?)")
@@ -88,6 +89,11 @@ def same_id(one: str, other: str) -> bool:
 
 def _bare_id(text: str) -> str:
     return text.strip().strip("'\"`").strip().lower().removesuffix(".yaml").removesuffix(".yml")
+
+
+def says_delegate(text: str) -> bool:
+    """Whether a text says of itself that it is a DELEGATE, though it may not be readable."""
+    return _SAYS_DELEGATE.search(text) is not None
 
 
 def is_placeholder(text: str) -> bool:

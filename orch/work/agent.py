@@ -98,7 +98,11 @@ def do(
         delegate = _delegate_of(task, roles)
     except HandoffError as error:
         return Failed(f"not a DELEGATE: {error}; add it with 'orch delegate'", again=False), None
-    desk = _lay_out(state, task, delegate)
+    try:
+        desk = _lay_out(state, task, delegate)
+    except OSError as error:
+        # A full disk is no fault of the task.
+        return Later(f"its order cannot be written: {error}"), None
     began = clock.monotonic()
 
     def left() -> float | None:

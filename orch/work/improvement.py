@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 # So many remarks on one skill make one improvement.
 THRESHOLD = 3
 _SKILL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,60}[a-z0-9])?")
+# So many of them are shown, and so much of each: what has come together meanwhile must fit into one order.
+_MOST = 50
 _SHOWN = 2000
 
 
@@ -51,7 +53,7 @@ def _improve(queue: Queue, task: int, skill: str) -> None:
             "agent": routing.DEFAULT_TARGET,
             "skill": skill,
             "scope": f"Improve the skill {skill} by what its users say of it.",
-            "context": [body[:_SHOWN] for body in found],
+            "context": [body[:_SHOWN] for body in found[:_MOST]],
             "plan": ["Read what they say, and find what several of them mean", "Change the skill where it is to blame"],
             "success_criteria": ["Each remark is either answered by a change or refuted with a reason"],
         }
