@@ -10,12 +10,14 @@ from dataclasses import dataclass, field, replace
 
 from orch import clock, kin, processes
 from orch.fire_records import Fire, Worker
+from orch.folders import Exchange
 from orch.hygiene import bury, last_words
 from orch.limits import BUDGETS
 from orch.pool import Crew
 from orch.project import Project
 from orch.queue import Queue
 from orch.records import Task
+from orch.silence import silence
 from orch.states import State
 from orch.worker import NO_STORAGE, Seat, cut_by, put_back
 
@@ -29,6 +31,7 @@ START_LIMIT = 30.0
 # The same where children have died without taking a seat.
 STILLBORN_LIMIT = 3.0
 REOPENINGS = 2
+EXCHANGE_PAUSE = 1.0
 
 # How a worker ends when a cap ends it: by the cap's name.
 _CAPS = ("task_cap", "wall_clock", *BUDGETS, "unknown_cost")
@@ -71,15 +74,15 @@ class Gathered:
 class Barrier:
     """The wait for one fire's seats. `look` is one step of it; `wait` takes steps until nobody is left.
 
-    Whoever is left when `clock.monotonic` says ``ends`` is ended. Everything here is timed by a clock that
-    nobody can set, on which time asleep counts.
+    Whoever is left when `clock.monotonic` says ``ends`` is ended, which is moments after the last seat's wall clock.
+    Everything here is timed by a clock that nobody can set, on which time asleep counts.
     """
 
     queue: Queue
     fire: Fire
     project: Project
-    crew: Crew
-    ends: float
+    crew: Crew = field(init=False)
+    ends: float = 0.0
     seats: dict[int, Seat] = field(default_factory=dict)
     waiting: dict[int, float] = field(default_factory=dict)
     over: set[int] = field(default_factory=set)
@@ -88,6 +91,9 @@ class Barrier:
     failed: int = 0
     reopened: int = 0
     spared_until: float = 0.0
+    exchange: Exchange | None = None
+    exchanged: float = 0.0
+    first: int = 1
     claims: dict[int, dict[tuple[int, int], float]] = field(default_factory=dict)
     gathered: Gathered = field(default_factory=Gathered)
 
@@ -95,13 +101,25 @@ class Barrier:
         """Give every seat to the crew."""
         for seat in seats:
             self.seats[seat.number] = seat
+            self.ends = max(self.ends, seat.ends + SLACK + 2 * self.project.limits.grace_sec)
             self.waiting[seat.number] = clock.monotonic()
             self.crew.seat(seat.number, seat)
 
-    def wait(self, planned: int, report: Callable[[Progress], None], stopping: Callable[[], bool]) -> Gathered:
-        """Look until every seat is over. A seat whose worker died, having done something, goes to a new one."""
+    def wait(
+        self,
+        planned: int,
+        report: Callable[[Progress], None],
+        stopping: Callable[[], bool],
+        more: Callable[[], Iterable[Seat]] = tuple,
+    ) -> Gathered:
+        """Look until every seat is over. A seat whose worker died, having done something, goes to a new one.
+
+        `more` is asked at each look for seats that have come up meanwhile.
+        """
         while True:
             workers = self.look()
+            if not stopping():
+                self.seat(more())
             report(self._progress(workers, planned))
             if len(self.over) == len(self.seats):
                 return self.gathered
@@ -127,7 +145,7 @@ class Barrier:
 
     def look(self) -> list[Worker]:
         """One step: note who is over, bury the dead, end the late, help the stuck. The workers as they were found."""
-        workers = self.queue.ledger.crew(self.fire.id)
+        workers = self._workers()
         self._note_ends(workers)
         for worker in workers:
             if _number(worker) not in self.over and processes.is_alive(worker.process) is False:
@@ -138,7 +156,14 @@ class Barrier:
                     self._enforce_deadline(worker)
         self._count_moves()
         self._help_the_stuck(workers)
+        self._exchange()
         return workers
+
+    def _exchange(self) -> None:
+        """Now and then take in what was dropped as files, and show there what has moved."""
+        if self.exchange is not None and clock.monotonic() - self.exchanged > EXCHANGE_PAUSE:
+            self.exchange.run(self.queue)
+            self.exchanged = clock.monotonic()
 
     # Those who ended by themselves
 
@@ -210,20 +235,31 @@ class Barrier:
             slack = 0.0 if mode is not None and mode.function is not None else SLACK
             since = self.claims[worker.id][task.id, task.attempts]
             if task.allotted is not None and now - since > task.allotted + slack:
-                self._end_late(worker, task)
+                self._end_late(worker, task, cut_by(task, mode))
+                return
+            if self._is_stalled(task):
+                self._end_late(worker, task, "stalled")
                 return
 
-    def _end_late(self, worker: Worker, task: Task) -> None:
+    def _is_stalled(self, task: Task) -> bool:
+        """Whether an agent has been silent for so long that its role wants it ended."""
+        mode = self.project.modes.get(task.mode)
+        patience = None if mode is None else mode.patience
+        if patience is None or not patience.kill_stalled or task.state != State.PROCESSING:
+            return False
+        return silence(self.project.state, task) > patience.heartbeat_timeout_sec
+
+    def _end_late(self, worker: Worker, task: Task, reason: str) -> None:
         """End one worker for one late task. A worker that can still speak says the same; the first word stands."""
         only = self.queue.ledger.claims_of(worker) == 1
         self.gathered.left += kin.end_tree(worker.process, self.project.limits.grace_sec)
-        reason = cut_by(task, self.project.modes.get(task.mode))
         if reason == "wall_clock" and not only:
             self.queue.release(task, reason)
         else:
             self.queue.crash(task, reason, evidence=last_words(self.project, worker, task))
         bury(self.queue, self.project, worker, reason, reason, self.gathered.left)
-        self._count_cut(reason)
+        if reason in _CAPS:
+            self._count_cut(reason)
         self.over.add(_number(worker))
         self._seat_again(worker)
 
@@ -275,7 +311,13 @@ class Barrier:
             self.gathered.unstarted = len(self.waiting)
 
     def _present(self) -> list[Worker]:
-        return [worker for worker in self.queue.ledger.crew(self.fire.id) if worker.ended_at is None]
+        return [worker for worker in self._workers() if worker.ended_at is None]
+
+    def _workers(self) -> list[Worker]:
+        """The workers of the seats that are not over, and of those behind them: a poll has had many."""
+        while self.first in self.over:
+            self.first += 1
+        return self.queue.ledger.crew(self.fire.id, first=self.first)
 
     def _count_cut(self, cap: str) -> None:
         self.gathered.cut[cap] = self.gathered.cut.get(cap, 0) + 1

@@ -25,6 +25,7 @@ class Checked:
     limits: dict[str, Any]
     orchestrator: dict[str, Any]
     durability: str
+    root: str | None
     start_method: str
     sinks: tuple[str, ...] | None
     guard: dict[str, Any]

@@ -29,6 +29,12 @@ def replace(path: str, content: str | bytes, *, durable: bool = False) -> None:
         raise
 
 
+def touch(path: str) -> None:
+    """Make a file as new as this moment, if it is there."""
+    with contextlib.suppress(OSError):
+        os.utime(path)
+
+
 def is_full(folder: str) -> bool:
     """Whether nothing more can be written below a folder."""
     try:

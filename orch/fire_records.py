@@ -47,7 +47,8 @@ class Worker:
 
 @dataclass(slots=True)
 class Fire:
-    """One run of the decider. Each phase is stamped when it begins; ``closed_at`` is set with its note."""
+    """One run of the decider, or a ``kind`` "poll". Each phase is stamped when it begins; ``closed_at`` is set with its
+    note."""
 
     id: int
     day: str
@@ -67,10 +68,16 @@ class Fire:
     first_event: int
     plan: str | None
     rollup: str | None
+    kind: str = "fire"
 
     @property
     def process(self) -> Process:
         return Process(self.host, self.boot, self.pid, self.started)
+
+    @property
+    def name(self) -> str:
+        """What it is called: ``fire 7``."""
+        return f"{self.kind} {self.id}"
 
     @property
     def phase(self) -> str:

@@ -15,11 +15,12 @@ from dataclasses import asdict, dataclass, field
 from types import FrameType
 
 from orch import budget, clock, deciders, notify, pool, processes, rollup as rollups, schedule
-from orch.barrier import SLACK, Barrier, Gathered, Progress
+from orch.barrier import Barrier, Gathered, Progress
 from orch.deciders import Callback
 from orch.errors import Held, OrchError, Refused, Stopped, UsageError
 from orch.fire_records import Fire, Note, Refusal
-from orch.hygiene import Swept, recover, sweep
+from orch.folders import Exchange
+from orch.hygiene import Swept, recover, sweep, take_dropped
 from orch.limits import Limits
 from orch.notify import Posted
 from orch.plan import Plan, capped
@@ -59,20 +60,23 @@ def fire(
     """
     opened = open_fire(queue, project, slot)
     swept, plan, gathered = Swept(), Plan(), Gathered()
+    exchange = Exchange.of(project)
     with _Signals() as signals:
         try:
-            swept = _hygiene(queue, project, opened, report)
+            swept = _hygiene(queue, project, opened, exchange, report)
             plan = _decide(queue, project, opened, decide, report, signals)
-            gathered = _drain(queue, project, opened, plan, report, signals)
+            gathered = _drain(queue, project, opened, plan, exchange, report, signals)
             report(Progress("rollup"))
             queue.ledger.stamp(opened.id, "rollup")
             # Known to this fire already: its note can say which tasks have had their last start.
             recover(queue, project, Swept())
-            fired = _close(queue, project, opened, _ending(gathered, plan), swept, plan, gathered)
+            fired = close(queue, project, opened, _ending(gathered, plan), swept, plan, gathered)
+            if exchange is not None:
+                exchange.run(queue)
         except Exception as error:
             # A surprise, or a storage that gave up: the note says so if it can be stored at all.
             problem = str(error) if isinstance(error, OrchError) else f"{type(error).__name__}: {error}"
-            _close(queue, project, opened, "broke", swept, plan, gathered, error=problem)
+            close(queue, project, opened, "broke", swept, plan, gathered, error=problem)
             raise
         trim(queue)
         # The note of a fire that was stopped is sent all the same; who asks again does not want to wait for that.
@@ -120,17 +124,17 @@ def due_slot(project: Project) -> str:
     return clock.stamp(schedule.last_due(project.schedule.fire, clock.zone(project.zone), clock.now()))
 
 
-def close_dead_fires(queue: Queue, project: Project) -> list[int]:
-    """Close fires whose process is gone, each with its own note: their numbers."""
-    closed: list[int] = []
+def close_dead_fires(queue: Queue, project: Project) -> list[str]:
+    """Close fires and polls whose process is gone, each with its own note: their names."""
+    closed: list[str] = []
     if not queue.ledger.fires_open():
         return closed
     with queue.transaction(durable=True):
         for opened in queue.ledger.fires_open():
             if _is_gone(opened, project.limits):
                 error = f"its process (pid {opened.pid}) was gone in the phase {opened.phase}"
-                _close(queue, project, opened, "died", Swept(), _stored_plan(opened), Gathered(), error=error)
-                closed.append(opened.id)
+                close(queue, project, opened, "died", Swept(), _stored_plan(opened), Gathered(), error=error)
+                closed.append(opened.name)
     return closed
 
 
@@ -139,14 +143,17 @@ class Between:
     """What a sweep between fires did."""
 
     swept: Swept
-    closed: list[int]
+    closed: list[str]
     posted: list[Posted]
 
 
 def between_fires(queue: Queue, project: Project) -> Between:
     """The sweep from cron: the fire's own hygiene, and whatever notes are still on their way."""
     closed = close_dead_fires(queue, project)
-    swept = sweep(queue, project)
+    exchange = Exchange.of(project)
+    swept = sweep(queue, project, exchange)
+    # Once more, for what the sweep itself has moved.
+    take_dropped(queue, exchange, swept)
     trim(queue)
     return Between(swept, closed, notify.deliver(queue, project.folder, sinks=project.sinks))
 
@@ -160,10 +167,16 @@ def trim(queue: Queue) -> bool:
 # The steps
 
 
-def _hygiene(queue: Queue, project: Project, opened: Fire, report: Callable[[Progress], None]) -> Swept:
+def _hygiene(
+    queue: Queue,
+    project: Project,
+    opened: Fire,
+    exchange: Exchange | None,
+    report: Callable[[Progress], None],
+) -> Swept:
     report(Progress("hygiene"))
     queue.ledger.stamp(opened.id, "hygiene")
-    return sweep(queue, project)
+    return sweep(queue, project, exchange)
 
 
 def _decide(
@@ -178,7 +191,7 @@ def _decide(
     report(Progress("decide"))
     queue.ledger.stamp(opened.id, "decide")
     plan = deciders.decide(
-        snapshot(queue, project),
+        snapshot(queue, project, fire=opened.id),
         project,
         fire=opened.id,
         callback=callback,
@@ -195,6 +208,7 @@ def _drain(
     project: Project,
     opened: Fire,
     plan: Plan,
+    exchange: Exchange | None,
     report: Callable[[Progress], None],
     signals: _Signals,
 ) -> Gathered:
@@ -206,8 +220,8 @@ def _drain(
     queue.ledger.stamp(opened.id, "fan_out")
     crew = pool.Crew(sit, len(seats), database=project.database, start_method=project.start_method)
     try:
-        ends = max(seat.ends for seat in seats) + SLACK + 2 * project.limits.grace_sec
-        barrier = Barrier(queue, opened, project, crew, ends)
+        barrier = Barrier(queue, opened, project, exchange=exchange)
+        barrier.crew = crew
         barrier.seat(seats)
         queue.ledger.stamp(opened.id, "barrier")
         return barrier.wait(plan.planned, report, stopping=lambda: signals.caught is not None)
@@ -215,7 +229,7 @@ def _drain(
         crew.disband()
 
 
-def _close(
+def close(
     queue: Queue,
     project: Project,
     opened: Fire,
@@ -257,7 +271,8 @@ def _close(
 def _check_held(queue: Queue, project: Project, slot: str | None) -> None:
     """`Held` when another fire runs, or has the slot."""
     for running in queue.ledger.fires_open():
-        raise Held(_told_of(running, project.limits))
+        if running.kind == "fire":
+            raise Held(told_of(running, project.limits))
     taken = None if slot is None else queue.ledger.slot_taken(slot)
     if taken is not None:
         raise Held(f"the slot {slot} is taken: it was fire {taken[0]}, begun at {taken[1]}")
@@ -290,8 +305,9 @@ def _given_up(opened: Fire, limits: Limits) -> datetime.datetime:
     return clock.after(clock.moment(opened.opened_at), patience)
 
 
-def _told_of(running: Fire, limits: Limits) -> str:
-    told = f"fire {running.id} is running (pid {running.pid} on {running.host}, since {running.opened_at})"
+def told_of(running: Fire, limits: Limits) -> str:
+    """That a fire or a poll runs, and who that is."""
+    told = f"{running.name} is running (pid {running.pid} on {running.host}, since {running.opened_at})"
     if processes.is_alive(running.process) is None:
         freed = clock.stamp(_given_up(running, limits))
         told += f"; its process cannot be seen from here, so that it is taken for dead at {freed} only"

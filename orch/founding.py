@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from orch import crontab
 from orch.errors import UsageError
+from orch.folders import Root
 from orch.queue import Queue
 from orch.settings import CONFIG_NAME, load, locate, machine_zone
 
@@ -55,6 +56,8 @@ def found(folder: str, *, template: str = "default", database: str | None = None
     Queue.open(place.database, create=True, durability=place.durability).close()
     founded.database = place.database
     project = load(place, remember=True)
+    if project.queue_root is not None:
+        Root(project.queue_root).prepare()
     founded.crontab = crontab.lines(crontab.this_program(), config, project.schedule)
     here = machine_zone()
     if project.schedule.fire is not None and project.zone != here:

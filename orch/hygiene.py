@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 
 from orch import clock, kin, processes
 from orch.fire_records import Worker
+from orch.folders import Exchange
 from orch.outcomes import Evidence
 from orch.project import Project
 from orch.queue import Queue
 from orch.records import Task
+from orch.silence import silent
 from orch.states import State
 from orch.work import output, slate
 
@@ -37,7 +39,8 @@ class Findings:
 class Swept:
     """What a sweep did, as counts of workers, tasks and ``strays``, which are processes that the dead left behind.
 
-    ``left`` describes processes that could not be ended.
+    ``left`` describes processes that could not be ended. ``taken`` counts the dropped DELEGATEs that were added,
+    ``refused`` says why others could not be. ``silent`` tells of agents that say nothing.
     """
 
     missing: int = 0
@@ -49,15 +52,19 @@ class Swept:
     expired: int = 0
     strays: int = 0
     left: list[str] = field(default_factory=list)
+    taken: int = 0
+    refused: list[str] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
 
     @property
     def anything(self) -> bool:
         return any(dataclasses.astuple(self))
 
 
-def sweep(queue: Queue, project: Project) -> Swept:
+def sweep(queue: Queue, project: Project, exchange: Exchange | None = None) -> Swept:
     """Release what the dead hold and recover what crashed: the steps in the order in which they build on each other."""
     swept = Swept()
+    take_dropped(queue, exchange or Exchange.of(project), swept)
     swept.strays, swept.left = kin.end_strays(project.database, project.limits.grace_sec)
     findings = look(queue, project)
     _spare(queue, findings)
@@ -66,8 +73,17 @@ def sweep(queue: Queue, project: Project) -> Swept:
     if findings.crashed or swept.crashed:
         recover(queue, project, swept)
     promote(queue, swept)
+    swept.silent = [one.told for one in silent(queue, project)]
     queue.store_totals()
     return swept
+
+
+def take_dropped(queue: Queue, exchange: Exchange | None, swept: Swept) -> None:
+    """Take in what was dropped as files."""
+    if exchange is not None:
+        taken = exchange.run(queue)
+        swept.taken += taken.added
+        swept.refused += taken.refused
 
 
 def look(queue: Queue, project: Project) -> Findings:
@@ -163,10 +179,11 @@ def recover(queue: Queue, project: Project, swept: Swept) -> None:
     for task in queue.owned():
         if task.state != State.CRASHED:
             continue
-        state = queue.recover(task, project.limits.retries)
+        mode = project.modes.get(task.mode)
+        retries = mode.retries if mode is not None else None
+        state = queue.recover(task, retries or project.limits.retries)
         swept.retried += state is State.RETRY_PENDING
         swept.failed += state is State.FAILED
-        mode = project.modes.get(task.mode)
         if state is State.FAILED and mode is not None and mode.agent is not None:
             queue.asks.review(task, task.reason or "it crashed")
 

@@ -63,9 +63,9 @@ class Ledger:
         """The workers whose end is not known."""
         return [Worker(*row) for row in self.database.run("workers_present")]
 
-    def crew(self, fire: int) -> list[Worker]:
-        """Every worker that a fire had."""
-        return [Worker(*row) for row in self.database.run("workers_of", fire=fire)]
+    def crew(self, fire: int, *, first: int = 0) -> list[Worker]:
+        """Every worker that a fire had, from one seat on."""
+        return [Worker(*row) for row in self.database.run("workers_of", fire=fire, first=first)]
 
     def claims_of(self, worker: Worker) -> int:
         """How many tasks a worker has claimed."""
@@ -73,7 +73,7 @@ class Ledger:
 
     # Fires
 
-    def open_fire(self, process: Process, *, day: str, slot: str | None = None) -> int:
+    def open_fire(self, process: Process, *, day: str, slot: str | None = None, kind: str = "fire") -> int:
         """A fire begins; whether it may is judged by the caller, in the same transaction."""
         rows = self.database.run(
             "open_fire",
@@ -84,6 +84,7 @@ class Ledger:
             pid=process.pid,
             started=process.started,
             now=clock.stamp(clock.now()),
+            kind=kind,
         )
         return int(rows[0][0])
 
@@ -105,6 +106,7 @@ class Ledger:
         return bool(rows)
 
     def fires_open(self) -> list[Fire]:
+        """The fire and the poll that have not ended; the fire first."""
         return [Fire(*row) for row in self.database.run("fires_open")]
 
     def fire(self, id: int) -> Fire | None:
@@ -144,7 +146,7 @@ class Ledger:
         return str(self.database.run("made_at")[0][0])
 
     def fires_on(self, day: str) -> int:
-        """How many fires a calendar day has had."""
+        """How many fires a calendar day has had; polls do not count."""
         return int(self.database.run("fires_today", day=day)[0][0])
 
     def tallies(self, fire: Fire) -> dict[str, Tally]:

@@ -19,6 +19,35 @@ class Retries:
     jitter: float = 0.2
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long an agent may be silent, in seconds; the names are the protocol's.
+
+    After ``heartbeat_timeout_sec`` without a word it is told of as stalled, and ended if ``kill_stalled`` says so;
+    after ``stale_threshold_sec`` it is told of as stale. An owner that cannot be seen alive has lost its claim after
+    ``crash_threshold_sec``, but never before the deadline of its task.
+    """
+
+    heartbeat_timeout_sec: float = 120.0
+    stale_threshold_sec: float = 300.0
+    crash_threshold_sec: float = 600.0
+    kill_stalled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often a poll looks when nothing tells it to, in seconds; the names are the protocol's.
+
+    ``poll_interval_fast`` holds while anything is at work, ``poll_interval_idle`` between the first
+    ``idle_threshold_polls`` looks that found nothing, ``idle_sleep_sec`` after that.
+    """
+
+    poll_interval_fast: float = 30.0
+    poll_interval_idle: float = 180.0
+    idle_threshold_polls: int = 3
+    idle_sleep_sec: float = 600.0
+
+
 # No cap is larger, and nothing that is counted against one: sums of such numbers stay within 64 bits.
 LARGEST = 10**12
 
@@ -43,7 +72,7 @@ class Limits:
     "stop"`` an attempt that does not say what it cost counts as a budget that is spent, with ``"ignore"`` as nothing.
 
     What an agent says of itself has to exceed ``gate_min_confidence`` and ``gate_min_quality`` (0 to 1) where it says
-    that and its role has a gate.
+    that and its role has a gate; so many remarks on one skill as ``skill_improvement_threshold`` make one improvement.
     """
 
     task_cap: int = 25
@@ -62,7 +91,10 @@ class Limits:
     unknown_cost: str = "ignore"
     gate_min_confidence: float = 0.7
     gate_min_quality: float = 0.75
+    skill_improvement_threshold: int = 3
     retries: Retries = Retries()
+    patience: Patience = Patience()
+    pace: Pace = Pace()
 
     @property
     def budgeted(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orch.errors import UsageError
+from orch.limits import Patience, Retries
 
 # Present in every project: the payload's own words are the command.
 RUN = "run"
@@ -52,6 +53,8 @@ class Mode:
     max_seats: int | None = None
     retry_failures: bool = False
     agent: Agent | None = None
+    retries: Retries | None = None
+    patience: Patience | None = None
 
 
 def check_name(name: str) -> str:

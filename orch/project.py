@@ -56,7 +56,8 @@ class Project:
     """Where a project lies, its modes, its limits, who decides and when, and where its notes go.
 
     ``zone`` is the IANA name of the zone whose calendar day the daily caps count and whose clock the schedule follows;
-    ``folder`` is where functions are imported from and commands run; ``state`` holds the outputs.
+    ``folder`` is where functions are imported from and commands run; ``state`` holds the outputs. Below ``queue_root``
+    DELEGATEs lie as files (None: nowhere).
     """
 
     database: str
@@ -71,6 +72,7 @@ class Project:
     decider: Decider | None = None
     schedule: Schedule = Schedule()
     guard: Guard = Guard()
+    queue_root: str | None = None
 
     @property
     def roles(self) -> tuple[str, ...]:

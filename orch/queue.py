@@ -345,6 +345,11 @@ class Queue:
         promotable, expired = self.database.run("count_due", now=clock.stamp(clock.now()))[0]
         return promotable, expired
 
+    def next_due(self) -> str | None:
+        """When the next waiting task is due, as a stamp; None where none waits for a time."""
+        due: str | None = self.database.run("next_due")[0][0]
+        return due
+
     # What a person does
 
     def requeue(self, id: int, reason: str = "requeued") -> Task:

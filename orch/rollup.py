@@ -59,6 +59,7 @@ class Rollup:
     unwatched: str | None = None
     budgeted: bool = False
     asks: list[tuple[int, str]] = field(default_factory=list)
+    kind: str = "fire"
 
     @property
     def drained(self) -> int:
@@ -162,6 +163,7 @@ def collect(
         error=error,
         inbox=[told.text[:500] for told in queue.mail.unread()[:_NAMED_TEXTS]],
         unwatched=unwatched,
+        kind=fire.kind,
         asks=[(ask.id, ask.question) for ask in queue.asks.open(_NAMED_TASKS)],
         budgeted=limits is not None and limits.budgeted,
     )
@@ -214,14 +216,14 @@ def _grouped(failures: Sequence[tuple[int, str, str, str]]) -> list[FailureGroup
 def title(rollup: Rollup) -> str:
     """One line: how the fire went."""
     if rollup.ending not in ("passed", "idle"):
-        return f"Fire {rollup.fire} {rollup.ending}: {_outcome(rollup)}"
-    return f"Fire {rollup.fire}: {_outcome(rollup)}"
+        return f"{rollup.kind.capitalize()} {rollup.fire} {rollup.ending}: {_outcome(rollup)}"
+    return f"{rollup.kind.capitalize()} {rollup.fire}: {_outcome(rollup)}"
 
 
 def needs_a_person(rollup: Rollup) -> str | None:
     """The one thing to look at first, if there is any."""
     if rollup.error:
-        return f"the fire broke: {rollup.error}"
+        return f"the {rollup.kind} broke: {rollup.error}"
     for id, question in rollup.asks:
         return f"{question}; 'orch answer {id} …'"
     for mode, why in rollup.broken.items():
@@ -237,6 +239,8 @@ def needs_a_person(rollup: Rollup) -> str | None:
         return f"{_tasks(rollup.failed)} failed, most often: {group.error or 'no reason given'}"
     for mode, number in rollup.unknown.items():
         return f"mode {mode}, which orch.toml does not name, has {_tasks(number)} waiting"
+    for why in rollup.swept.refused:
+        return f"a dropped file was refused: {why}"
     for task, name, _, state in rollup.stuck:
         return told_of_stuck(task, name, state)
     return None
@@ -282,6 +286,7 @@ def _failed(rollup: Rollup) -> list[str]:
     lines += [f"- {mode}: task {task} failed for good: {_line(why)}" for task, mode, why in rollup.spent]
     lines += [f"- {_line(mode)} cannot work: {_line(why)}" for mode, why in rollup.broken.items()]
     lines += [f"- worker {_line(worker)}" for worker in rollup.missing]
+    lines += [f"- a dropped file was refused: {_line(why)}" for why in rollup.swept.refused]
     if rollup.lost:
         lines.append(f"- {count(rollup.lost, 'answer')} came after the claim was lost, and changed nothing")
     if rollup.left:
@@ -349,9 +354,11 @@ def _recovered(rollup: Rollup) -> list[str]:
         (swept.failed, "task failed for good", "tasks failed for good"),
         (swept.strays, "process of a dead worker was ended", "processes of dead workers were ended"),
         (swept.promoted, "task became due", "tasks became due"),
+        (swept.taken, "DELEGATE was dropped as a file", "DELEGATEs were dropped as files"),
         (rollup.expired, "task has expired", "tasks have expired"),
     ]
     lines = [f"- {number} {one if number == 1 else many}" for number, one, many in told if number]
+    lines += [f"- {_line(told)}" for told in swept.silent]
     return ["Recovered first:", *lines] if lines else []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from orch import budget, clock, rollup as rollups
+from orch import budget, clock, processes, rollup as rollups
 from orch.deciders import Callback, decide
 from orch.fire_records import Fire, Tally
 from orch.hygiene import look
@@ -53,8 +53,8 @@ def rehearse(queue: Queue, project: Project, *, callback: Callback | None = None
     )
 
 
-def snapshot(queue: Queue, project: Project) -> Snapshot:
-    """The state of the queue as a decider sees it."""
+def snapshot(queue: Queue, project: Project, *, fire: int = 0) -> Snapshot:
+    """The state of the queue as a decider sees it; seats that others have are none of this fire's."""
     now, zone, limits = clock.now(), clock.zone(project.zone), project.limits
     day = clock.day(now, zone)
     past = _past(queue)
@@ -65,13 +65,20 @@ def snapshot(queue: Queue, project: Project) -> Snapshot:
         day=day,
         fires_today=queue.ledger.fires_on(day),
         daily_fires=limits.daily_fires,
-        caps=Caps.of(limits),
+        caps=replace(Caps.of(limits), max_pool=room(queue, project, fire=fire)),
         modes=_demands(queue, project, [rollup for _, rollup in past], clock.stamp(now)),
         spend=Spend(bill.tokens, bill.cost_usd, limits.daily_tokens, limits.daily_cost_usd),
         questions=_questions(queue, past),
         inbox=queue.mail.unread(),
         notes=[Report(note.fire, note.created_at, note.body) for note in queue.mail.notes(_NOTES)],
     )
+
+
+def room(queue: Queue, project: Project, *, fire: int) -> int:
+    """How many workers a fire may have: the pool is one for the fire and the poll that run at the same time."""
+    others = [worker for worker in queue.ledger.present() if worker.fire not in (None, fire)]
+    taken = sum(processes.is_alive(worker.process) is not False for worker in others)
+    return max(0, project.limits.max_pool - taken)
 
 
 def seats_of(plan: Plan, project: Project, *, fire: int) -> list[Seat]:
@@ -97,6 +104,7 @@ def seats_of(plan: Plan, project: Project, *, fire: int) -> list[Seat]:
             zone=project.zone,
             roles=project.roles,
             judge=project.modes.get(JUDGE) if mode.agent is not None and mode.agent.gate else None,
+            root=project.queue_root,
         )
         seats += [replace(seat, number=len(seats) + number) for number in range(1, count + 1)]
     return seats[: limits.max_pool]

@@ -7,13 +7,14 @@ Flags beat the environment, the environment beats the file, the file beats the d
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from orch import clock
 from orch.errors import NotFound, UsageError
-from orch.limits import Limits, Retries
+from orch.limits import Limits, Pace, Patience, Retries
 from orch.modes import RUN, Agent, Mode, check_name
 
 if TYPE_CHECKING:
@@ -24,13 +25,19 @@ CONFIG_NAME = "orch.toml"
 STATE_NAME = ".orch"
 DATABASE_NAME = "orch.db"
 DURABILITIES = ("adds", "full", "normal")
+# Where a session of an agents' program has its queue.
+_SESSIONS = os.path.join("~", ".agentic-engineers", "artifacts")
+# Agents work long: what bounds one try (seconds) and its worker (minutes) where nobody says anything else.
+_AGENT_SECONDS = 3600.0
+_AGENT_MINUTES = 90.0
+_PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where things lie, as absolute paths: the settings file (None without one), the project, the database, the state.
 
-    ``raw`` is the file's content, not checked yet.
+    ``raw`` is the file's content, not checked yet; ``session`` says that the queue is that of a session.
     """
 
     config: str | None
@@ -38,6 +45,7 @@ class Place:
     database: str
     state: str
     raw: Mapping[str, Any]
+    session: bool = False
 
     @property
     def durability(self) -> str:
@@ -88,17 +96,35 @@ def locate(database: str | None = None, config: str | None = None) -> Place:
 
 def _place(config: str | None, database: str | None, raw: Mapping[str, Any]) -> Place:
     folder = os.path.dirname(config) if config else None
+    queue = raw.get("queue", {})
+    queue = queue if isinstance(queue, dict) else {}
+    session = _session(queue) if database is None else None
+    if session is not None:
+        database = os.path.join(session, DATABASE_NAME)
     if database is None:
         assert folder is not None
-        queue = raw.get("queue", {})
-        named = queue.get("database") if isinstance(queue, dict) else None
+        named = queue.get("database")
         database = os.path.join(folder, named if isinstance(named, str) else os.path.join(STATE_NAME, DATABASE_NAME))
     database = os.path.realpath(database)
     beside = os.path.dirname(database)
     state = beside if os.path.basename(database) == DATABASE_NAME else f"{database}.files"
     if folder is None:
         folder = os.path.dirname(beside) if os.path.basename(beside) == STATE_NAME else beside
-    return Place(config, folder, database, state, raw)
+    return Place(config, folder, database, state, raw, session is not None)
+
+
+def _session(queue: Mapping[str, Any]) -> str | None:
+    """The folder of the session and the harness that the environment or the file names; None when they name none."""
+    names = [os.environ.get(f"ORCH_{name.upper()}") or queue.get(name) for name in ("session", "harness")]
+    if not any(names):
+        return None
+    for name, said in zip(("session", "harness"), names, strict=True):
+        if not isinstance(said, str) or not _PART.fullmatch(said):
+            raise UsageError(
+                f"{name} {said!r} cannot be the name of a folder: give both, a session and a harness, as letters,"
+                " digits, '.', '_' and '-' (ORCH_SESSION and ORCH_HARNESS, or [queue] in orch.toml)"
+            )
+    return os.path.join(os.path.expanduser(_SESSIONS), *map(str, names))
 
 
 def read_toml(path: str) -> dict[str, Any]:
@@ -124,11 +150,22 @@ def load(place: Place, flags: Mapping[str, Any] | None = None, *, remember: bool
 
     checked = _checked(place, remember=remember)
     limits = _limits(checked)
-    limits = replace(limits, **_overrides(flags or {}))
+    given = _overrides(flags or {})
+    limits = replace(limits, **given)
     zone = checked.zone or machine_zone()
     clock.zone(zone)
     modes = {name: Mode(name=check_name(name), **_hashable(table)) for name, table in checked.modes.items()}
-    modes |= {name: _role(name, table) for name, table in checked.agents.items()}
+    said = "wall_clock_minutes" in {**checked.limits, **given}
+    modes |= {
+        name: _role(
+            name,
+            table,
+            limits,
+            checked.orchestrator.get("task_deadline_sec", _AGENT_SECONDS),
+            None if said else _AGENT_MINUTES,
+        )
+        for name, table in checked.agents.items()
+    }
     modes.setdefault(RUN, Mode(RUN))
     sinks = checked.sinks
     return Project(
@@ -144,7 +181,15 @@ def load(place: Place, flags: Mapping[str, Any] | None = None, *, remember: bool
         decider=None if checked.decide is None else Decider(**_hashable(checked.decide)),
         schedule=Schedule(**checked.schedule),
         guard=Guard(**_hashable(checked.guard)),
+        queue_root=_root(place, checked),
     )
+
+
+def _root(place: Place, checked: Checked) -> str | None:
+    """Where DELEGATEs lie as files: as the file says, or beside the queue of a project that has agents."""
+    if checked.root is not None:
+        return os.path.join(place.folder, os.path.expanduser(checked.root))
+    return os.path.join(place.state, "queue") if checked.agents or place.session else None
 
 
 def _checked(place: Place, *, remember: bool) -> Checked:
@@ -161,8 +206,8 @@ def _checked(place: Place, *, remember: bool) -> Checked:
     return checked
 
 
-def _role(name: str, table: Mapping[str, Any]) -> Mode:
-    """The mode that the tasks of an agent's role are."""
+def _role(name: str, table: Mapping[str, Any], limits: Limits, seconds: float, minutes: float | None) -> Mode:
+    """The mode that the tasks of an agent's role are; what its table does not say is as for all of them."""
     own = _hashable(table)
     agent = Agent(
         model=own.pop("model"),
@@ -172,7 +217,28 @@ def _role(name: str, table: Mapping[str, Any]) -> Mode:
         drop=own.pop("drop_env"),
         gate=own.pop("gate"),
     )
-    return Mode(name, agent=agent, **own)
+    said = {field: own.pop(field) for field in list(own) if field.startswith("retry_") or field in _names(Patience)}
+    patience = replace(limits.patience, **_given(said, Patience))
+    own["timeout"] = own["timeout"] or seconds
+    own["wall_clock_minutes"] = own["wall_clock_minutes"] or minutes
+    return Mode(
+        name,
+        agent=agent,
+        retries=replace(limits.retries, **_given(said, Retries, "retry_")),
+        patience=patience,
+        stale_hours=patience.crash_threshold_sec / 3600,
+        **own,
+    )
+
+
+def _names(record: type) -> set[str]:
+    return {field.name for field in fields(record)}
+
+
+def _given(said: Mapping[str, Any], record: type, prefix: str = "") -> dict[str, Any]:
+    """What was said of a record's fields, by the fields' own names."""
+    found = {name: said.get(f"{prefix}{name}") for name in _names(record)}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _hashable(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,9 +248,13 @@ def _hashable(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def _limits(checked: Checked) -> Limits:
     named = checked.orchestrator
-    retries = {name.removeprefix("retry_"): named[name] for name in named if name.startswith("retry_")}
-    others = {name: named[name] for name in named if not name.startswith("retry_")}
-    return Limits(**checked.limits, **others, retries=Retries(**retries))
+    return Limits(
+        **checked.limits,
+        **_given(named, Limits),
+        retries=Retries(**_given(named, Retries, "retry_")),
+        patience=Patience(**_given(named, Patience)),
+        pace=Pace(**_given(named, Pace)),
+    )
 
 
 def _overrides(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,7 +262,7 @@ def _overrides(flags: Mapping[str, Any]) -> dict[str, Any]:
     said: list[tuple[str, Any, str]] = []
     for field in fields(Limits):
         text = os.environ.get(f"ORCH_{field.name.upper()}")
-        if text is not None and field.name != "retries":
+        if text is not None and field.name not in ("retries", "patience", "pace"):
             said.append((field.name, text, f"ORCH_{field.name.upper()}={text!r}"))
         if flags.get(field.name) is not None:
             said.append((field.name, flags[field.name], f"--{field.name.replace('_', '-')}"))

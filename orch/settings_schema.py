@@ -66,6 +66,16 @@ class _OrchestratorTable(_Table):
     gate_min_confidence: Annotated[float, Field(ge=0, le=1)] | None = None
     gate_min_quality: Annotated[float, Field(ge=0, le=1)] | None = None
     retry_jitter: Annotated[float, Field(ge=0, le=1)] | None = None
+    task_deadline_sec: Positive | None = None
+    heartbeat_timeout_sec: Positive | None = None
+    stale_threshold_sec: Positive | None = None
+    crash_threshold_sec: Positive | None = None
+    kill_stalled: bool | None = None
+    poll_interval_fast: Positive | None = None
+    poll_interval_idle: Positive | None = None
+    idle_threshold_polls: Annotated[int, Field(ge=0)] | None = None
+    idle_sleep_sec: Positive | None = None
+    skill_improvement_threshold: Count | None = None
 
 
 class _ModeTable(_Table):
@@ -93,6 +103,12 @@ class _AgentTable(_Table):
     task_cap: Count | None = None
     wall_clock_minutes: Positive | None = None
     max_seats: Annotated[int, Field(ge=0)] | None = None
+    retry_max_attempts: Annotated[int, Field(ge=0)] | None = None
+    retry_backoff_multiplier: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = None
+    heartbeat_timeout_sec: Positive | None = None
+    stale_threshold_sec: Positive | None = None
+    crash_threshold_sec: Positive | None = None
+    kill_stalled: bool | None = None
 
 
 class _NotifyTable(_Table):
@@ -101,6 +117,9 @@ class _NotifyTable(_Table):
 
 class _QueueTable(_Table):
     database: str | None = None
+    root: str | None = None
+    session: str | None = None
+    harness: str | None = None
     durability: Literal["adds", "full", "normal"] = "adds"
     start_method: Literal["forkserver", "spawn", "fork"] = "forkserver"
 
@@ -175,6 +194,7 @@ def check(raw: Mapping[str, Any], where: str) -> Checked:
         limits=file.limits.model_dump(exclude_none=True),
         orchestrator=file.orchestrator.model_dump(exclude_none=True),
         durability=file.queue.durability,
+        root=file.queue.root,
         start_method=file.queue.start_method,
         sinks=file.notify.sinks,
         guard=file.watchdog.model_dump(exclude_none=True),

@@ -27,12 +27,13 @@ _FIRES = 1000
 
 @dataclass(slots=True)
 class Phase:
-    """A fire came to a phase; at its end ``told`` is the title of its note."""
+    """A fire, or a poll, came to a phase; at its end ``told`` is the title of its note."""
 
     fire: int
     phase: str
     at: str
     told: str | None = None
+    kind: str = "fire"
 
 
 @dataclass(slots=True)
@@ -143,8 +144,8 @@ class Follower:
     def look(self) -> Sight:
         """How things stand now."""
         now = clock.stamp(clock.now())
-        fires = self._queue.ledger.fires(2)
-        running = next((fire for fire in fires if fire.closed_at is None), None)
+        fires = self._queue.ledger.fires(3)
+        running = next(iter(self._queue.ledger.fires_open()), None)
         seats = self._queue.log.seats()
         backlog = self._queue.backlog()
         sight = Sight(
@@ -192,12 +193,13 @@ class Follower:
                     continue
                 if name == "closed":
                     told_of = title(read_back(fire.rollup)) if fire.rollup else None
-                    found.append(Phase(fire.id, fire.ending or name, at, told_of))
+                    found.append(Phase(fire.id, fire.ending or name, at, told_of, fire.kind))
                 else:
-                    found.append(Phase(fire.id, name, at))
-            if fire.closed_at is not None:
-                self._fire = fire.id + 1
-                self._phases.pop(fire.id, None)
+                    found.append(Phase(fire.id, name, at, kind=fire.kind))
+        if fires:
+            # Behind the oldest that goes on: a poll outlives many fires.
+            self._fire = min((fire.id for fire in fires if fire.closed_at is None), default=fires[-1].id + 1)
+            self._phases = {id: told for id, told in self._phases.items() if id >= self._fire}
         return found
 
 

@@ -66,8 +66,8 @@ def stand(queue: Queue, project: Project) -> Standing:
     now, zone, limits = clock.now(), clock.zone(project.zone), project.limits
     memory = vigil.recall(project)
     bill = budget.today(queue, limits, zone, now)
-    fires = queue.ledger.fires(2)
-    running = next((fire for fire in fires if fire.closed_at is None), None)
+    fires = queue.ledger.fires(3)
+    running = next(iter(queue.ledger.fires_open()), None)
     workers = [worker for worker in queue.ledger.present() if processes.is_alive(worker.process) is not False]
     return Standing(
         database=project.database,

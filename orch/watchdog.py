@@ -124,7 +124,14 @@ def listen(project: Project) -> Beat:
         ledger = queue.ledger
         last = ledger.last_success(SUCCESSFUL)
         closed = ledger.last_closed()
-        running = next((fire for fire in ledger.fires_open() if processes.is_alive(fire.process) is not False), None)
+        running = next(
+            (
+                fire
+                for fire in ledger.fires_open()
+                if fire.kind == "fire" and processes.is_alive(fire.process) is not False
+            ),
+            None,
+        )
         return Beat(
             made_at=ledger.made_at(),
             last_at=last[1] if last else None,

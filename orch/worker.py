@@ -41,7 +41,8 @@ class Seat:
     """One planned worker, as plain data that crosses the process border.
 
     Its wall clock is over when `clock.monotonic` says ``ends``; ``until`` is the stamp for those who only see the
-    database. ``task_cap`` is how many tasks it may still claim.
+    database. ``task_cap`` is how many tasks it may still claim. ``holds`` says that what its tasks put off waits for
+    the fire's end too.
     """
 
     number: int
@@ -58,6 +59,8 @@ class Seat:
     zone: str = "UTC"
     roles: tuple[str, ...] = ()
     judge: Mode | None = None
+    root: str | None = None
+    holds: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,11 @@ def settle(
             again = mode.retry_failures if outcome.again is None else outcome.again
             with queue.transaction(durable=outcome.also is not None):
                 kept = queue.fail(
-                    task, error, evidence=evidence, result=outcome.result, retries=limits.retries if again else None
+                    task,
+                    error,
+                    evidence=evidence,
+                    result=outcome.result,
+                    retries=(mode.retries or limits.retries) if again else None,
                 )
                 if kept and outcome.also is not None:
                     outcome.also(queue)
@@ -222,6 +229,7 @@ def _sit(seat: Seat) -> str:
             queue=queue,
             edge=lambda: _edge(seat.ends),
             judge=seat.judge,
+            root=seat.root,
         )
         do = work.labour(seat.mode, bench)
         if seat.mode.function is not None:
@@ -235,7 +243,7 @@ def _sit(seat: Seat) -> str:
             task_cap=seat.task_cap,
             ends=seat.ends,
             limits=seat.limits,
-            fire=seat.fire,
+            fire=seat.fire if seat.holds else None,
             stopping=lambda: signals.stopping,
             gate=_gate(queue, seat),
         ).ending

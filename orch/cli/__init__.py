@@ -25,6 +25,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "handback": ("Hand in an agent's answer, or take it out of what was printed.", "orch.cli.handoff:handback"),
     "heartbeat": ("Give a sign of life for one's own task.", "orch.cli.handoff:heartbeat"),
     "fire": ("Run one fire: clean up, decide, fan out, wait, write one note.", "orch.cli.fire:fire"),
+    "poll": ("Drain the queue until it is idle, or for ever.", "orch.cli.poll:poll"),
+    "wake": ("Wake the poll that sleeps.", "orch.cli.poll:wake"),
     "sweep": ("Recover what the dead left behind, between fires.", "orch.cli.sweep:sweep"),
     "watchdog": ("Alarm (exit 7) when a fire that was due did not happen.", "orch.cli.watchdog:watchdog"),
     "plan": ("Show what a fire would decide, and why.", "orch.cli.plan:plan"),

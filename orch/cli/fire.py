@@ -48,7 +48,7 @@ def fire(talk: Talk, /, dry_run: bool, exit_status: bool, scheduled: bool, **cap
                 rehearsal = rehearse(queue, project)
             talk.show(rehearsal, lambda: talk.views().rehearsal(rehearsal))
             return 0
-        with talk.beside(), _live(talk) as report:
+        with talk.beside(), live(talk) as report:
             fired = run_fire(queue, project, slot=due_slot(project) if scheduled else None, report=report)
     talk.show(fired.rollup, lambda: talk.views().rollup(fired.rollup))
     for posted in fired.posted:
@@ -62,7 +62,7 @@ def fire(talk: Talk, /, dry_run: bool, exit_status: bool, scheduled: bool, **cap
 
 
 @contextmanager
-def _live(talk: Talk) -> Iterator[Callable[[Progress], None]]:
+def live(talk: Talk) -> Iterator[Callable[[Progress], None]]:
     """A line that is redrawn as the fire goes on; nothing unless a person watches."""
     if talk.quiet or talk.as_json or not (sys.stdout.isatty() and sys.stderr.isatty()):
         yield lambda _: None

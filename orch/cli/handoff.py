@@ -89,6 +89,8 @@ def heartbeat(talk: Talk, task: str) -> None:
         mine = own_task(queue, task)
         if not queue.heartbeat(mine):
             raise Conflict(f"the claim on task {mine.id} is lost: stop working on it")
+    # What its silence is counted from.
+    files.touch(os.environ.get("DELEGATE_PATH", ""))
     talk.line({"task": mine.id}, f"task {mine.id} lives")
 
 

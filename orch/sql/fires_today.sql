@@ -1,2 +1,2 @@
 -- read: how many fires a day has had
-select count(*) from fire where day = :day
+select count(*) from fire where day = :day and kind = 'fire'

@@ -42,7 +42,7 @@ def rollup(found: Rollup) -> RenderableType:
         ]
         table.add(plain(tally.mode), *cells)
     lines: list[RenderableType] = [
-        Text(f"fire {found.fire}: {found.ending if found.tallies else 'nothing was drained'}")
+        Text(f"{found.kind} {found.fire}: {found.ending if found.tallies else 'nothing was drained'}")
     ]
     if found.tallies:
         lines.append(table)
@@ -82,7 +82,7 @@ def progress(found: Progress) -> RenderableType:
 def between(found: Between) -> RenderableType:
     """What a sweep did."""
     swept = found.swept
-    told = [(f"fire {fire} had died and was closed") for fire in found.closed]
+    told = [f"{fire} had died and was closed" for fire in found.closed]
     for number, what in (
         (swept.missing, "missing worker"),
         (swept.ended, "worker past its time"),
@@ -92,9 +92,12 @@ def between(found: Between) -> RenderableType:
         (swept.failed, "task failed for good"),
         (swept.promoted, "task due now"),
         (swept.expired, "task expired"),
+        (swept.taken, "dropped task"),
     ):
         if number:
             told.append(f"{what}: {number}")
+    told += [f"refused: {why}" for why in swept.refused]
+    told += swept.silent
     told += [f"still running: {process}" for process in swept.left]
     told += [f"note {posted.note} to {posted.sink}: {posted.error or 'delivered'}" for posted in found.posted]
     return Group(*(plain(line) for line in told or ["nothing to sweep"]))
@@ -168,7 +171,7 @@ def fires(found: Sequence[Fire]) -> RenderableType:
     for fire in found:
         rolled = read_back(fire.rollup) if fire.rollup else None
         table.add(
-            str(fire.id),
+            str(fire.id) if fire.kind == "fire" else fire.name,
             when(fire.opened_at),
             span(fire.opened_at, fire.closed_at),
             fire.phase,

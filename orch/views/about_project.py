@@ -79,9 +79,10 @@ def _running(found: Standing) -> Text:
         alive = f"; {count(found.workers, 'worker')} alive" if found.workers else ""
         return Text(f"no fire is running{alive}")
     if found.gone:
-        return Text(f"fire {found.running.id} has died: the next sweep or fire closes it", style="yellow")
+        return Text(f"{found.running.name} has died: the next sweep or fire closes it", style="yellow")
     fire, workers = found.running, count(found.workers, "worker")
-    return Text(f"fire {fire.id} is running: {fire.phase}, {workers}, pid {fire.pid}", style="cyan")
+    phase = "asleep" if fire.kind == "poll" and not found.workers else fire.phase
+    return Text(f"{fire.name} is running: {phase}, {workers}, pid {fire.pid}", style="cyan")
 
 
 def _last(found: Standing) -> Text:
@@ -89,7 +90,7 @@ def _last(found: Standing) -> Text:
         return Text("no fire has ended yet")
     rolled = read_back(found.last.rollup) if found.last.rollup else None
     what = f": {rolled.drained} done, {rolled.failed} failed" if rolled else ""
-    line = plain(f"last fire: {found.last.id}, {found.last.phase} at {when(found.last.closed_at)}{what}")
+    line = plain(f"last {found.last.kind}: {found.last.id}, {found.last.phase} at {when(found.last.closed_at)}{what}")
     person = needs_a_person(rolled) if rolled else None
     if person:
         line.append("\n")

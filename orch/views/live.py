@@ -22,7 +22,7 @@ def line(news: Moved | Phase, *, brief: bool = False) -> Text:
     at = when(news.at)
     told = Text(f"{at[11:19] if brief else at} ", style="dim" if brief else "")
     if isinstance(news, Phase):
-        told.append(f"fire {news.fire} ")
+        told.append(f"{news.kind} {news.fire} ")
         told.append(news.phase, style="bold" if news.told is None else _ENDINGS.get(news.phase, "red"))
         return told.append_text(plain(f": {news.told}")) if news.told else told
     event = news.event
@@ -67,13 +67,13 @@ def _fire(sight: Sight, width: int, solid: str, light: str) -> list[Text]:
     if fire is None:
         return [_last(sight.last)]
     if sight.gone:
-        return [Text(f"fire {fire.id} has died: the next sweep or fire closes it", style="yellow")]
-    phases = Text(f"fire {fire.id}  ")
+        return [Text(f"{fire.name} has died: the next sweep or fire closes it", style="yellow")]
+    phases = Text(f"{fire.name}  ")
     for name in PHASES:
         style = "bold cyan" if name == fire.phase else "green" if getattr(fire, f"{name}_at") else "dim"
         phases.append(("> " if name == fire.phase else "") + name + "  ", style=style)
     if phases.cell_len > width:
-        phases = Text(f"fire {fire.id}  ").append(f"> {fire.phase}", style="bold cyan")
+        phases = Text(f"{fire.name}  ").append(f"> {fire.phase}", style="bold cyan")
     if fire.fan_out_at is None:
         return [phases]
     ended = sight.drained + sight.failed

@@ -36,7 +36,7 @@ class Bench:
 
     ``roles`` are those that an agent's answer may name, ``judge`` the mode that judges answers here (None: nobody).
     ``cut`` gives a reason to end the command that runs for a task, or None; ``edge`` is the stamp of the worker's wall
-    clock. The queue is the worker's own connection.
+    clock. The queue is the worker's own connection. Below ``root`` an agent may leave its answer as a file.
     """
 
     database: str
@@ -50,6 +50,7 @@ class Bench:
     queue: Queue
     edge: Callable[[], str]
     judge: Mode | None = None
+    root: str | None = None
 
 
 def labour(mode: Mode, bench: Bench) -> Labour:
@@ -195,6 +196,7 @@ def _as_agent(
     mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk, task: Task, *, claim: Task
 ) -> tuple[Outcome, Handback | None]:
     """Do a task as an agent, as long as a claim stands: its own, or that on the task that it is about."""
+    from orch.folders import Root
     from orch.handoff import words
     from orch.work import agent
 
@@ -225,6 +227,7 @@ def _as_agent(
             state=bench.state,
             lineage=bench.queue.asks.ancestors(task.id),
             roles=tuple(words.all_roles(bench.roles)),
+            root=None if bench.root is None else Root(bench.root),
             environment=inherited,
             run=run,
             keep=lambda streams: _kept(bench, task, {

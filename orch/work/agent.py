@@ -10,12 +10,14 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from orch import clock, jsontext
 from orch.asks import Ancestor
 from orch.errors import UsageError
+from orch.folders import Root
 from orch.handoff import (
     Delegate,
     Handback,
@@ -52,10 +54,22 @@ Run = Callable[[list[str], str, float | None, Mapping[str, str]], command.Ran]
 
 @dataclass(frozen=True, slots=True)
 class _Desk:
-    """Where an attempt's papers lie: the paths of the DELEGATE and of the HANDBACK that the agent may leave."""
+    """Where an attempt's papers lie: the paths of the DELEGATE and of the HANDBACK that the agent may leave.
+
+    Or it drops one below ``root``; ``old`` are those that lay there before it began.
+    """
 
     delegate: str
     handback: str
+    root: Root | None
+    old: frozenset[tuple[str, int]]
+
+    def answers(self, task_id: str) -> list[bytes]:
+        """The answers that were left as files, the one in the place that was named first."""
+        paths = [self.handback]
+        if self.root is not None:
+            paths += [path for path, since in _dropped(self.root, task_id) if (path, since) not in self.old]
+        return [data for data in map(_content, paths) if data]
 
 
 @dataclass(slots=True)
@@ -86,6 +100,7 @@ def do(
     run: Run,
     keep: Callable[[dict[str, bytes]], str | None],
     lineage: Sequence[Ancestor],
+    root: Root | None = None,
 ) -> tuple[Outcome, Handback | None]:
     """Give a task to its agent: where the answer leads, and the answer itself, if there is one that can be taken.
 
@@ -99,7 +114,7 @@ def do(
     except HandoffError as error:
         return Failed(f"not a DELEGATE: {error}; add it with 'orch delegate'", again=False), None
     try:
-        desk = _lay_out(state, task, delegate)
+        desk = _lay_out(state, task, delegate, root)
     except OSError as error:
         # A full disk is no fault of the task.
         return Later(f"its order cannot be written: {error}"), None
@@ -131,10 +146,11 @@ def _delegate_of(task: Task, roles: tuple[str, ...]) -> Delegate:
     return read_delegates(text.encode("utf-8", "replace"), roles=roles, largest=LARGEST_ORDER)[0]
 
 
-def _lay_out(state: str, task: Task, delegate: Delegate) -> _Desk:
+def _lay_out(state: str, task: Task, delegate: Delegate, root: Root | None) -> _Desk:
     path = os.path.join(state, output.name_of(task.id, task.attempts))
     output.make_folders(path)
-    desk = _Desk(f"{path}.delegate.yaml", f"{path}.handback.yaml")
+    old = frozenset(_dropped(root, delegate.task_id)) if root is not None else frozenset()
+    desk = _Desk(f"{path}.delegate.yaml", f"{path}.handback.yaml", root, old)
     with open(desk.delegate, "w", encoding="utf-8", errors="replace") as file:
         file.write(delegate.text)
     return desk
@@ -171,21 +187,34 @@ def _environment(agent: Agent, inherited: Mapping[str, str], desk: _Desk) -> dic
 
 
 def _answer(work: _Work, desk: _Desk) -> Handback | HandoffError:
-    """What the agent answered, in the file that it left or in what it printed."""
-    try:
-        with open(desk.handback, "rb") as file:
-            data = file.read(READ_CAP)
-    except OSError:
-        data = b""
+    """What the agent answered, in a file that it left or in what it printed."""
     work.raw = work.last.out.text()
     problem: HandoffError | None = None
-    for said in (data, work.raw) if data else (work.raw,):
+    left: list[bytes | str] = [*desk.answers(work.delegate.task_id)]
+    for said in (*left, work.raw):
         try:
             return read_handback(said, work.delegate.task_id, roles=work.roles)
         except HandoffError as error:
             problem = problem or error
     assert problem is not None
     return problem
+
+
+def _dropped(root: Root, task_id: str) -> list[tuple[str, int]]:
+    """The files that are answers to a task by their names, each with its time."""
+    found = []
+    for path in root.answers(task_id):
+        with suppress(OSError):
+            found.append((path, os.stat(path).st_mtime_ns))
+    return found
+
+
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(READ_CAP)
+    except OSError:
+        return b""
 
 
 def _is_sound(ran: command.Ran) -> bool:

@@ -1,0 +1,37 @@
+"""Both ways at once: what was dropped comes into the queue, and the files follow their tasks."""
+
+from __future__ import annotations
+
+from orch.folders.mirror import mirror
+from orch.folders.root import Root
+from orch.folders.taking import Dropped, Taken
+from orch.project import Project
+from orch.queue import Queue
+
+
+class Exchange:
+    """The exchange between one queue and its folders, as one process sees them from look to look."""
+
+    def __init__(self, path: str, roles: tuple[str, ...]) -> None:
+        self.root = Root(path)
+        self.dropped = Dropped(self.root, list(roles))
+        self.unsettled = 0
+
+    @classmethod
+    def of(cls, project: Project) -> Exchange | None:
+        """That of a project; None where its DELEGATEs do not lie as files."""
+        return None if project.queue_root is None else cls(project.queue_root, project.roles)
+
+    def run(self, queue: Queue) -> Taken:
+        """Once both ways: what was taken. Trouble with the files themselves is told of in it, and breaks nothing."""
+        taken = Taken()
+        try:
+            with self.root.alone() as mine:
+                if mine:
+                    # In this order: what was taken and not moved by somebody who died is not written a second time.
+                    self.dropped.take(queue, taken)
+                    mirror(queue, self.root)
+        except OSError as error:
+            taken.refused.append(f"{self.root.path}: {error.strerror or error}")
+        self.unsettled = taken.unsettled
+        return taken
