@@ -1,14 +1,39 @@
-"""What follows a person's answer: the task that it was asked about goes on, with the answer in its context."""
+"""What a person says: an answer to a question, with which a task goes on, or the HANDBACK of a task that is at work."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from orch.errors import UsageError
-from orch.handoff import HandoffError, read_delegates, words
+from orch.errors import Conflict, UsageError
+from orch.handoff import Handback, HandoffError, read_delegates, words
+from orch.outcomes import Failed
+from orch.project import Project
 from orch.queue import Queue
 from orch.records import Task
+from orch.states import OWNED
 from orch.work import agent
+from orch.worker import settle
+
+BY_HAND = "handed in by a person"
+
+
+def hand_in(queue: Queue, project: Project, task: Task, handback: Handback) -> Task:
+    """Take a person's HANDBACK for a task that is at work, whoever works on it: the task as it stands then.
+
+    Whoever works on it finds its claim lost, and ends. There is no gate, as it is no agent that says so. `Conflict`
+    when nobody is at work on it.
+    """
+    mode = project.modes.get(task.mode)
+    if task.state not in OWNED or mode is None or mode.agent is None:
+        raise Conflict(f"task {task.id} is {task.state}: only a role's task that is at work can be handed in")
+    roles = tuple(words.all_roles(project.roles))
+    outcome = agent.lead(queue, task, handback, project=project.folder, roles=roles)
+    if isinstance(outcome, Failed):
+        outcome = replace(outcome, error=f"{BY_HAND}: {outcome.error}")
+    if not settle(queue, task, outcome, mode=mode, limits=project.limits, reason=BY_HAND):
+        raise Conflict(f"task {task.id} has moved meanwhile: see 'orch show {task.id}'")
+    return queue.task(task.id)
 
 
 def answer(queue: Queue, id: int, text: str, *, agents: Iterable[str]) -> Task:

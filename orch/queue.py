@@ -230,10 +230,12 @@ class Queue:
         rows = self.database.run("heartbeat", id=task.id, attempts=task.attempts, now=clock.stamp(clock.now()))
         return bool(rows)
 
-    def finish(self, task: Task, result: str | None = None, evidence: Evidence = NOTHING) -> bool:
+    def finish(
+        self, task: Task, result: str | None = None, evidence: Evidence = NOTHING, *, reason: str | None = None
+    ) -> bool:
         """The task is done, with a result as JSON text; False when the claim is lost and nothing was changed."""
         with self.database.transaction():
-            return self._finish(task, result, evidence, clock.stamp(clock.now()))
+            return self._finish(task, result, evidence, clock.stamp(clock.now()), reason)
 
     def finish_and_claim(
         self,
@@ -559,11 +561,13 @@ class Queue:
             )  # fmt: skip
         return tasks
 
-    def _finish(self, task: Task, result: str | None, evidence: Evidence, stamp: str) -> bool:
+    def _finish(
+        self, task: Task, result: str | None, evidence: Evidence, stamp: str, reason: str | None = None
+    ) -> bool:
         """The finish itself, inside a transaction."""
         run = self.database.run
         self._count_spend(task, evidence.metrics or metrics_in(result), stamp)
-        rows = run("finish", id=task.id, attempts=task.attempts, now=stamp, by=self._sign(task.owner))
+        rows = run("finish", id=task.id, attempts=task.attempts, now=stamp, by=self._sign(task.owner), reason=reason)
         if not rows:
             return False
         self._keep(task, result, None, evidence)

@@ -30,14 +30,15 @@ class Silent:
 
 def silent(queue: Queue, project: Project) -> list[Silent]:
     """The tasks at work whose agents have been silent for longer than their role's patience."""
-    found = []
-    for task in queue.owned():
-        mode = project.modes.get(task.mode)
-        if mode is None or mode.patience is None or task.state != State.PROCESSING:
+    found: list[Silent] = []
+    roles = {name: mode.patience for name, mode in project.modes.items() if mode.patience is not None}
+    for task in queue.owned() if roles else ():
+        patience = roles.get(task.mode)
+        if patience is None or task.state != State.PROCESSING:
             continue
         seconds = silence(project.state, task)
-        if seconds > mode.patience.heartbeat_timeout_sec:
-            word = "stale" if seconds > mode.patience.stale_threshold_sec else "stalled"
+        if seconds > patience.heartbeat_timeout_sec:
+            word = "stale" if seconds > patience.stale_threshold_sec else "stalled"
             found.append(Silent(task.id, task.key, task.mode, seconds, word))
     return found
 

@@ -135,16 +135,17 @@ def settle(
     limits: Limits,
     fire: int | None = None,
     only: bool = True,
+    reason: str | None = None,
 ) -> bool:
     """Mark what a task's labour came to; False when the claim was lost and nothing changed.
 
-    `only` says whether this was the worker's only task: one that came late in the worker's life and was cut by its wall
-    clock is not to blame, and counts no retry.
+    A `reason` stands with the move of a task that is done. `only` says whether this was the worker's only task: one
+    that came late in the worker's life and was cut by its wall clock is not to blame, and counts no retry.
     """
     match outcome:
         case Done(result, evidence):
             with queue.transaction(durable=outcome.also is not None):
-                kept = queue.finish(task, result, evidence)
+                kept = queue.finish(task, result, evidence, reason=reason)
                 if kept and outcome.also is not None:
                     outcome.also(queue)
             return kept

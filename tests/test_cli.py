@@ -149,7 +149,7 @@ def test_errors_are_json_where_json_is_asked_for(world: World) -> None:
     sorted(
         set(COMMANDS)
         - {"add", "init", "show", "log", "retry", "cancel", "pause", "resume", "tail"}
-        - {"delegate", "handback", "heartbeat", "answer"}
+        - {"delegate", "handback", "heartbeat", "answer", "wake"}
     ),
 )
 def test_every_answer_is_one_json_envelope_with_its_version(world: World, command: str) -> None:

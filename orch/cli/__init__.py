@@ -23,7 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "asks": ("List what waits for a person.", "orch.cli.asks:asks"),
     "answer": ("Answer what was asked; the task goes on.", "orch.cli.asks:answer"),
     "handback": ("Hand in an agent's answer, or take it out of what was printed.", "orch.cli.handoff:handback"),
-    "heartbeat": ("Give a sign of life for one's own task.", "orch.cli.handoff:heartbeat"),
+    "heartbeat": ("Give a sign of life for one's own task.", "orch.cli.heartbeat:heartbeat"),
     "fire": ("Run one fire: clean up, decide, fan out, wait, write one note.", "orch.cli.fire:fire"),
     "poll": ("Drain the queue until it is idle, or for ever.", "orch.cli.poll:poll"),
     "wake": ("Wake the poll that sleeps.", "orch.cli.poll:wake"),

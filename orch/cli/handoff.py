@@ -10,12 +10,11 @@ from collections.abc import Iterable
 import click
 
 from orch import files
+from orch.cli.heartbeat import own_task
 from orch.cli.talk import Talk, common
-from orch.errors import Conflict, NotFound, UsageError
+from orch.errors import NotFound, UsageError
 from orch.handoff import Delegate, Handback, HandoffError, Remark, orders, read_delegates, read_handback, words
 from orch.legible import count
-from orch.queue import Queue
-from orch.records import Task
 
 _STDIN = "-"
 
@@ -54,14 +53,16 @@ def delegate(talk: Talk, files: tuple[str, ...], validate: bool, strict: bool) -
 @click.argument("task", metavar="TASK")
 @click.argument("file", default=_STDIN, metavar="[FILE|-]")
 @click.option("--extract", is_flag=True, help="Print the block that counts, as the agent wrote it, and change nothing.")
+@click.option("--force", is_flag=True, help="Take it from a person, whoever works on the task: what runs is ended.")
 @click.option("--strict", is_flag=True, help="Refuse whatever would be put right.")
 @common
 @click.pass_obj
-def handback(talk: Talk, task: str, file: str, extract: bool, strict: bool) -> None:
+def handback(talk: Talk, task: str, file: str, extract: bool, force: bool, strict: bool) -> None:
     """Read the HANDBACK of a task in what its agent printed, and hand it in.
 
     TASK is the task_id that the answer has to be for. Only the agent that is at work on the task can hand in; what it
-    prints does not count then. Exit 8 when there is no answer that can be taken, 9 when the claim is lost.
+    prints does not count then. With --force a person does, and the task's story says so. Exit 8 when there is no answer
+    that can be taken, 9 when the claim is lost.
     """
     data = _bytes(file)
     try:
@@ -72,6 +73,9 @@ def handback(talk: Talk, task: str, file: str, extract: bool, strict: bool) -> N
     if extract:
         talk.line(_plain(found), found.text.rstrip("\n"))
         return
+    if force:
+        _force(talk, task, found)
+        return
     with talk.queue() as queue:
         # Asked for last, so that an answer that cannot be taken is told of first.
         mine = own_task(queue, task)
@@ -79,34 +83,23 @@ def handback(talk: Talk, task: str, file: str, extract: bool, strict: bool) -> N
     talk.line({"task": mine.id, "status": found.status}, f"handed in: {task} is {found.status}")
 
 
-@click.command()
-@click.argument("task", metavar="TASK")
-@common
-@click.pass_obj
-def heartbeat(talk: Talk, task: str) -> None:
-    """Give a sign of life for the task that one is at work on; exit 9 when the claim is lost."""
+def _force(talk: Talk, task: str, found: Handback) -> None:
+    if os.environ.get("ORCH_CLAIM"):
+        raise UsageError("--force is a person's: hand the answer in with the claim that is set here, without --force")
+    from orch.folders import Exchange
+    from orch.followup import hand_in
+    from orch.settings import load
+
+    project = load(talk.place())
     with talk.queue() as queue:
-        mine = own_task(queue, task)
-        if not queue.heartbeat(mine):
-            raise Conflict(f"the claim on task {mine.id} is lost: stop working on it")
-    # What its silence is counted from.
-    files.touch(os.environ.get("DELEGATE_PATH", ""))
-    talk.line({"task": mine.id}, f"task {mine.id} lives")
-
-
-def own_task(queue: Queue, name: str) -> Task:
-    """The task of that name, if this process works on it by the claim in its environment.
-
-    `UsageError` outside of any task, `Conflict` when the claim is on another task or lost.
-    """
-    id, claim = (os.environ.get(variable, "") for variable in ("ORCH_TASK_ID", "ORCH_CLAIM"))
-    if not (id.isdecimal() and claim.isdecimal()):
-        raise UsageError("only who works on a task can do that: ORCH_TASK_ID and ORCH_CLAIM are not set here")
-    found = queue.find(name)
-    mine = dataclasses.replace(found, attempts=int(claim))
-    if found.id != int(id) or not queue.holds(mine):
-        raise Conflict(f"the claim on task {found.id} is not yours, or lost: stop working on it")
-    return mine
+        taken = hand_in(queue, project, queue.find(task), found)
+        exchange = Exchange.of(project)
+        if exchange is not None:
+            exchange.run(queue)
+    talk.line(
+        {"task": taken.id, "status": found.status, "state": taken.state},
+        f"handed in: {task} is {found.status}, and {taken.state} now",
+    )
 
 
 def _roles(talk: Talk, extract: bool) -> list[str]:

@@ -40,9 +40,12 @@ def poll(talk: Talk, forever: bool, exit_status: bool) -> int:
         if forever:
             _tell(talk, told, out)
 
-    with Queue.open(project.database, durability=project.durability, by="poll") as queue, talk.beside():
-        with live(talk) as report:
-            fired = run_poll(queue, project, forever=forever, report=report, news=news)
+    with (
+        Queue.open(project.database, durability=project.durability, by="poll") as queue,
+        talk.beside(),
+        live(talk) as report,
+    ):
+        fired = run_poll(queue, project, forever=forever, report=report, news=news)
     talk.show(fired.rollup, lambda: talk.views().rollup(fired.rollup))
     return 6 if exit_status and fired.rollup.failed else 0
 

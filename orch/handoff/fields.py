@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,10 @@ _MARKER = re.compile(r"^(?:---|\.\.\.)(?=\s|$)")
 _ITEM = re.compile(r"^( *)-(?:\s+|$)")
 _CONFLICT = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)
 _QUOTES = {"“": "”", "‘": "’", "„": "“", "«": "»"}
+_FIGURE = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_LONGEST_NUMBER = 40
+# Never numbers, however they look.
+_TEXTS = {"task_id", "status", "handoff_type", "agent", "role", "parent_task_id"}
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -111,6 +116,31 @@ def read(piece: Piece, *, controls: Collection[str], lists: Collection[str] = ()
         if not 0 < len(chunks) <= _CHUNKS:
             raise
         return _salvaged(chunks, piece, controls, lists)
+
+
+def plain(text: str) -> dict[str, Any]:
+    """The first mapping of a text as a program takes it: numbers and truth values as such, the rest as text."""
+    pieces = documents(text)
+    if not pieces:
+        raise HandoffError("empty", "there is nothing in it")
+    fields = read(pieces[0], controls=())
+    return {name: found.value if name in _TEXTS else _typed(found.value) for name, found in fields.entries.items()}
+
+
+def _typed(value: Value) -> Any:
+    if isinstance(value, dict):
+        return {key: _typed(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_typed(one) for one in value]
+    if not isinstance(value, str) or len(value) > _LONGEST_NUMBER:
+        return value
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    for kind in (int, float):
+        if _FIGURE.fullmatch(value):
+            with suppress(ValueError):
+                return kind(value)
+    return value
 
 
 def spelled(key: str) -> str:

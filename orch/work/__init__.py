@@ -187,7 +187,7 @@ def _run_agent(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk,
     def also(queue: Queue) -> None:
         if before is not None:
             before(queue)
-        improvement.record(queue, task.id, said)
+        improvement.record(queue, task.id, said, bench.limits.skill_improvement_threshold)
 
     return replace(outcome, also=also)
 

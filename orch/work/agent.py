@@ -32,7 +32,7 @@ from orch.handoff import (
 from orch.handoff.delegate import LARGEST
 from orch.limits import LARGEST_RESULT
 from orch.modes import Agent, Mode
-from orch.outcomes import Cut, Done, Evidence, Failed, Later, Metrics, Outcome
+from orch.outcomes import NOTHING, Cut, Done, Evidence, Failed, Later, Metrics, Outcome
 from orch.records import Task
 from orch.work import command, output
 
@@ -88,6 +88,11 @@ class _Work:
     def last(self) -> command.Ran:
         return self.runs[-1]
 
+    @property
+    def exit_code(self) -> int:
+        """How its last run ended; an answer that came without one is taken as it is."""
+        return self.last.exit_code if self.runs else 0
+
 
 def do(
     task: Task,
@@ -136,6 +141,12 @@ def do(
     if isinstance(found, HandoffError):
         return _without_answer(work, found, evidence), None
     return _route(work, found, evidence), found
+
+
+def lead(queue: Any, task: Task, handback: Handback, *, project: str, roles: tuple[str, ...]) -> Outcome:
+    """Where an answer leads that came without a run of the agent."""
+    work = _Work(task, _delegate_of(task, roles), project, roles, queue.asks.ancestors(task.id), [])
+    return _route(work, handback, NOTHING)
 
 
 def _delegate_of(task: Task, roles: tuple[str, ...]) -> Delegate:
@@ -260,7 +271,7 @@ def _route(work: _Work, handback: Handback, evidence: Evidence) -> Outcome:
     result = _result(handback)
     match handback.status:
         case "success":
-            against = routing.contradictions(handback, exit_code=work.last.exit_code, folder=work.project)
+            against = routing.contradictions(handback, exit_code=work.exit_code, folder=work.project)
             if against:
                 return Failed(f"it says success, but {'; '.join(against)}", evidence, result=result, again=False)
             return Done(result, evidence)

@@ -13,16 +13,17 @@ from orch.handoff import orders, read_delegates, routing, words, writing
 if TYPE_CHECKING:
     from orch.queue import Queue
 
-# So many remarks on one skill make one improvement.
-THRESHOLD = 3
 _SKILL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,60}[a-z0-9])?")
 # So many of them are shown, and so much of each: what has come together meanwhile must fit into one order.
 _MOST = 50
 _SHOWN = 2000
 
 
-def record(queue: Queue, task: int, said: Sequence[dict[str, Any]]) -> None:
-    """Keep what an agent said of skills, in the transaction that marks its task; one improvement a skill at a time."""
+def record(queue: Queue, task: int, said: Sequence[dict[str, Any]], threshold: int) -> None:
+    """Keep what an agent said of skills, in the transaction that marks its task; one improvement a skill at a time.
+
+    As many as `threshold` on one skill make one.
+    """
     skills = []
     for item in said:
         name = item.get("skill_name") or item.get("skill")
@@ -38,12 +39,12 @@ def record(queue: Queue, task: int, said: Sequence[dict[str, Any]]) -> None:
         queue.asks.add_feedback(task, skill, words.score_of(score)[0] if isinstance(score, str) else None, body)
         skills.append(skill)
     for skill in sorted(set(skills)):
-        _improve(queue, task, skill)
+        _improve(queue, task, skill, threshold)
 
 
-def _improve(queue: Queue, task: int, skill: str) -> None:
+def _improve(queue: Queue, task: int, skill: str, threshold: int) -> None:
     found = queue.asks.feedback(skill)
-    if len(found) < THRESHOLD or queue.asks.is_improving(skill):
+    if len(found) < threshold or queue.asks.is_improving(skill):
         return
     id = writing.unused_id(f"improve-skill-{skill}", queue.has_key)
     text = writing.as_yaml(

@@ -433,10 +433,10 @@ def test_an_answer_about_rate_limits_is_no_limit_of_its_agent(world: World) -> N
 
 def test_remarks_that_pile_up_behind_an_open_improvement_still_make_one_order(queue: Queue) -> None:
     said = [{"skill_name": "deep", "note": "x" * 5000}] * 3
-    improvement.record(queue, 1, said)
-    improvement.record(queue, 2, said * 100)
+    improvement.record(queue, 1, said, 3)
+    improvement.record(queue, 2, said * 100, 3)
     assert len(queue.asks.feedback("deep")) == 300
     queue.cancel(queue.find("improve-skill-deep").id)
-    improvement.record(queue, 3, said[:1])
+    improvement.record(queue, 3, said[:1], 3)
     assert queue.find("improve-skill-deep-2").state == "incoming"
     assert queue.asks.feedback("deep") == []
