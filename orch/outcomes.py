@@ -49,7 +49,7 @@ class Done:
 
     result: str | None = None
     evidence: Evidence = NOTHING
-    also: Callable[[Any], None] | None = None
+    also: Callable[[Any], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Failed:
     error: str
     evidence: Evidence = NOTHING
     result: str | None = None
-    also: Callable[[Any], None] | None = None
+    also: Callable[[Any], object] | None = None
     again: bool | None = None
 
 

@@ -197,26 +197,29 @@ class Queue:
             tasks.sort(key=lambda task: (-task.priority, task.id))
         return tasks
 
+    def claim_this(
+        self, id: int, *, worker: int | None = None, timeout: float | None = None, until: str | None = None
+    ) -> Task | None:
+        """Claim one certain task, whatever else there is; None when it is not waiting. Limits as in `claim`."""
+        now = clock.now()
+        deadline = until if timeout is None else _earlier(until, clock.stamp(clock.after(now, timeout)))
+        with self.database.transaction():
+            rows = self.database.run(
+                "claim_this", id=id, owner=worker, deadline=deadline, now=clock.stamp(now), by=self._sign(worker)
+            )
+            return self.task(id) if rows else None
+
     def claim_for_gate(self, task: Task, id: int, *, timeout: float | None, until: str | None) -> Task:
         """Claim one certain task for the owner of another one, whose own clock stands still from now on.
 
         `Conflict` when either is somebody else's by now.
         """
-        now = clock.now()
-        deadline = until if timeout is None else _earlier(until, clock.stamp(clock.after(now, timeout)))
         with self.database.transaction():
-            rows = self.holds(task) and self.database.run(
-                "claim_this",
-                id=id,
-                owner=task.owner,
-                deadline=deadline,
-                now=clock.stamp(now),
-                by=self._sign(task.owner),
-            )
-            if not rows:
+            found = self.claim_this(id, worker=task.owner, timeout=timeout, until=until) if self.holds(task) else None
+            if found is None:
                 raise Conflict(f"the claim on task {task.id} is lost")
             self.database.run("stop_clock", id=task.id, attempts=task.attempts)
-            return self.task(id)
+            return found
 
     def start(self, task: Task, *, timeout: float | None = None, until: str | None = None) -> bool:
         """A claimed task's labour begins; False when the claim is lost. Limits as in `claim`."""
@@ -473,6 +476,10 @@ class Queue:
             return [Task(*row) for row in self.database.run("tasks_failed", **edge)]
         names = None if wanted is None else "," + ",".join(state.value for state in wanted) + ","
         return [Task(*row) for row in self.database.run("tasks", states=names, **edge)]
+
+    def ready(self, limit: int = _EVERYTHING) -> list[Task]:
+        """The DELEGATEs that can be claimed now, in the order of a claim."""
+        return [Task(*row) for row in self.database.run("ready", now=clock.stamp(clock.now()), limit=limit)]
 
     def owned(self, worker: int | None = None) -> list[Task]:
         """The tasks that a worker owns now; without one, all that anybody owns and those that crashed."""

@@ -30,6 +30,9 @@ _SESSIONS = os.path.join("~", ".agentic-engineers", "artifacts")
 # Agents work long: what bounds one try (seconds) and its worker (minutes) where nobody says anything else.
 _AGENT_SECONDS = 3600.0
 _AGENT_MINUTES = 90.0
+_SESSION_NAMES = ("ORCH_SESSION", "AGENTIC_SESSION_ID", "CLAUDE_SESSION_ID", "COPILOT_SESSION_ID")
+_HARNESS_NAMES = ("ORCH_HARNESS", "AGENTIC_HARNESS")
+_HARNESS_MARKS = (("CLAUDE_SESSION_ID", "claude"), ("COPILOT_SESSION_ID", "copilot"), ("OPENAI_API_KEY", "gpt"))
 _PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 
 
@@ -116,8 +119,20 @@ def _place(config: str | None, database: str | None, raw: Mapping[str, Any]) -> 
 def _session(queue: Mapping[str, Any]) -> str | None:
     """The folder of the session and the harness that the environment or the file names; None when they name none."""
     names = [os.environ.get(f"ORCH_{name.upper()}") or queue.get(name) for name in ("session", "harness")]
-    if not any(names):
-        return None
+    return session_folder(*names) if any(names) else None
+
+
+def session_names() -> tuple[str, str]:
+    """The session and the harness that an agents' program says that it is; the same ones with every start otherwise."""
+    environ = os.environ
+    session = next((found for name in _SESSION_NAMES if (found := environ.get(name))), "default")
+    harness = next((found for name in _HARNESS_NAMES if (found := environ.get(name))), None)
+    return session, harness or next((name for mark, name in _HARNESS_MARKS if environ.get(mark)), "local")
+
+
+def session_folder(session: object, harness: object) -> str:
+    """Where a session of a harness has its queue; `UsageError` when either cannot be the name of a folder."""
+    names = (session, harness)
     for name, said in zip(("session", "harness"), names, strict=True):
         if not isinstance(said, str) or not _PART.fullmatch(said):
             raise UsageError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orch.folders.mirror import mirror
 from orch.folders.root import Root
-from orch.folders.taking import Dropped, Taken
+from orch.folders.taking import SETTLED, Dropped, Taken
 from orch.project import Project
 from orch.queue import Queue
 
@@ -12,9 +12,9 @@ from orch.queue import Queue
 class Exchange:
     """The exchange between one queue and its folders, as one process sees them from look to look."""
 
-    def __init__(self, path: str, roles: tuple[str, ...]) -> None:
+    def __init__(self, path: str, roles: tuple[str, ...], *, settled: float = SETTLED) -> None:
         self.root = Root(path)
-        self.dropped = Dropped(self.root, list(roles))
+        self.dropped = Dropped(self.root, list(roles), settled)
         self.unsettled = 0
 
     @classmethod

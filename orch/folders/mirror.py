@@ -56,9 +56,13 @@ def _place_delegate(root: Root, task: Task, key: str) -> None:
     wanted = root.delegate(key, task.state)
     there = root.find(key)
     folder = root.folder(task.state)
+    text = task.payload["delegate"]
+    if there is None and not text:
+        # What came without an order has none.
+        return
     if there is None:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        write(wanted, task.payload["delegate"])
+        write(wanted, text)
     elif there != wanted:
         if os.path.lexists(wanted):
             # Somebody else's, which was refused or left there: the name is the task's.
@@ -80,6 +84,7 @@ def _place_story(queue: Queue, root: Root, task: Task, key: str) -> None:
     """``{task_id}.meta.json`` beside the DELEGATE: a file of ours, always as the last look found things."""
     name = f"{key}.meta.json"
     attempts = queue.attempts(task.id)
+    os.makedirs(root.folder(task.state), mode=0o700, exist_ok=True)
     for state in State:
         if state != task.state and os.path.lexists(old := os.path.join(root.folder(state), name)):
             os.unlink(old)
@@ -87,7 +92,7 @@ def _place_story(queue: Queue, root: Root, task: Task, key: str) -> None:
         "task_id": key,
         "id": task.id,
         "state": task.state,
-        "claimed_at": attempts[-1].claimed_at if attempts else task.claimed_at,
+        "claimed_at": task.claimed_at or (attempts[-1].claimed_at if attempts else None),
         "retry_count": task.retry_count,
         "attempts": task.attempts,
         "last_error": next((one.error or one.reason for one in reversed(attempts) if _failed(one)), None),

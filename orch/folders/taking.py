@@ -24,7 +24,7 @@ from orch.states import OWNED, State
 _BATCH = 200
 # Seconds that a file must have been left alone where nobody can say whether it is still open, and where it cannot be
 # read: it may be written in several goes.
-_SETTLED = 2.0
+SETTLED = 2.0
 
 # What tells one version of a file from another.
 _Sign = tuple[int, int, int]
@@ -58,8 +58,9 @@ class _Found:
 class Dropped:
     """The dropped files of one root, as one process sees them from look to look."""
 
-    def __init__(self, root: Root, roles: list[str]) -> None:
+    def __init__(self, root: Root, roles: list[str], settled: float = SETTLED) -> None:
         self.root = root
+        self._settled = settled
         self._roles = words.all_roles(roles)
         self._known: dict[str, _Sign] = {}
         self._seen: dict[str, tuple[_Sign, float]] = {}
@@ -151,7 +152,7 @@ class Dropped:
         last = self._seen.get(name)
         if last is None or last[0] != sign:
             self._seen[name] = last = (sign, now)
-        return now - last[1] >= _SETTLED or clock.now().timestamp() - sign[1] / 1e9 >= _SETTLED
+        return now - last[1] >= self._settled or clock.now().timestamp() - sign[1] / 1e9 >= self._settled
 
     def _add(self, queue: Queue, found: list[_Found], taken: Taken) -> None:
         """Add what files hold, all in one transaction, or one after the other where one of them is refused."""

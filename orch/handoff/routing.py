@@ -43,6 +43,12 @@ def contradictions(handback: Handback, *, exit_code: int, folder: str) -> list[s
         found.append(f"its program ended with exit code {exit_code}")
     if handback.output in (None, "", [], {}) and not handback.deliverables:
         found.append("it names neither an output nor a deliverable")
+    return found + missing(handback, folder)
+
+
+def missing(handback: Handback, folder: str) -> list[str]:
+    """The deliverables that look like files and are not there."""
+    found = []
     for deliverable in handback.deliverables:
         name = deliverable.split(" ", 1)[0].rstrip(":,;")
         if _FILE.fullmatch(name) and not os.path.exists(os.path.join(folder, name)):

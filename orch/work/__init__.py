@@ -48,7 +48,7 @@ class Bench:
     roles: tuple[str, ...]
     cut: Callable[[Task], str | None]
     queue: Queue
-    edge: Callable[[], str]
+    edge: Callable[[], str | None]
     judge: Mode | None = None
     root: str | None = None
 
@@ -190,6 +190,13 @@ def _run_agent(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk,
         improvement.record(queue, task.id, said, bench.limits.skill_improvement_threshold)
 
     return replace(outcome, also=also)
+
+
+def ask_agent(mode: Mode, bench: Bench, task: Task) -> tuple[Outcome, Handback | None]:
+    """Do a task as an agent outside of a worker: where its answer leads, and it. `OrchError` without a program."""
+    inherited = dict(os.environ)
+    _check_program(mode, inherited)
+    return _as_agent(mode, bench, inherited, _Desk(bench), task, claim=task)
 
 
 def _as_agent(

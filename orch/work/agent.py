@@ -143,9 +143,17 @@ def do(
     return _route(work, found, evidence), found
 
 
-def lead(queue: Any, task: Task, handback: Handback, *, project: str, roles: tuple[str, ...]) -> Outcome:
+def lead(
+    queue: Any,
+    task: Task,
+    handback: Handback,
+    *,
+    project: str,
+    roles: tuple[str, ...],
+    delegate: Delegate | None = None,
+) -> Outcome:
     """Where an answer leads that came without a run of the agent."""
-    work = _Work(task, _delegate_of(task, roles), project, roles, queue.asks.ancestors(task.id), [])
+    work = _Work(task, delegate or _delegate_of(task, roles), project, roles, queue.asks.ancestors(task.id), [])
     return _route(work, handback, NOTHING)
 
 
@@ -268,7 +276,7 @@ def _without_answer(work: _Work, problem: HandoffError, evidence: Evidence) -> O
 
 
 def _route(work: _Work, handback: Handback, evidence: Evidence) -> Outcome:
-    result = _result(handback)
+    result = result_of(handback)
     match handback.status:
         case "success":
             against = routing.contradictions(handback, exit_code=work.exit_code, folder=work.project)
@@ -341,10 +349,15 @@ def follow_up(
 ) -> int:
     """Add the task that goes on where another one ended, in one transaction with that: its id."""
     id = writing.unused_id(wanted, queue.has_key)
-    text = writing.as_yaml(
-        writing.follow_on(delegate, task_id=id, agent=agent, context=context, chain=chain or delegate.escalation_chain)
+    fields = writing.follow_on(
+        delegate, task_id=id, agent=agent, context=context, chain=chain or delegate.escalation_chain
     )
-    [made] = read_delegates(text.encode(), roles=roles, largest=LARGEST_ORDER)
+    return attach(queue, task, fields, relation=relation, roles=roles)
+
+
+def attach(queue: Any, task: Task, fields: Mapping[str, Any], *, relation: str, roles: tuple[str, ...]) -> int:
+    """Add a DELEGATE that follows from a task, by its fields: its id."""
+    [made] = read_delegates(writing.as_yaml(fields).encode(), roles=roles, largest=LARGEST_ORDER)
     with queue.transaction():
         [added] = queue.add_many([orders.task_of(made)])
         queue.asks.follow(added.id, task.id, relation)
@@ -364,7 +377,7 @@ def _findings(handback: Handback) -> list[str]:
     return [f"Findings so far: {text.strip()[:_LONGEST_FINDINGS]}"] if text.strip() not in ("", "{}") else []
 
 
-def _result(handback: Handback) -> str | None:
+def result_of(handback: Handback) -> str | None:
     """The answer as JSON, without what only the reader is interested in."""
     values = {
         name: value
