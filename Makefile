@@ -1,13 +1,14 @@
 # make demo     see it work: a real queue, real workers, two fires
 # make test     the tests
 # make test-all the tests in their full sizes
+# make test-agents  an agent program in use, from the npm registry, against a local server in its model's place
 # make lint     format, lint, types, floors
 # make chaos    a minute of kills, wrong clocks and full disks, then an audit
 # make bench    ratios against the bare engine
 
 PYTHON ?= python3
 
-.PHONY: demo test test-all lint chaos bench lock clean
+.PHONY: demo test test-all test-agents lint chaos bench lock clean
 
 .venv/.ready: pyproject.toml scripts/requirements.txt scripts/install
 	PYTHON=$(PYTHON) scripts/install
@@ -21,6 +22,12 @@ test: .venv/.ready
 
 test-all: .venv/.ready
 	.venv/bin/python -m pytest
+
+AGENT_PROGRAM ?= @anthropic-ai/claude-code@2
+
+test-agents: .venv/.ready
+	npm install --silent --no-fund --no-audit --prefix .venv/agents $(AGENT_PROGRAM)
+	ORCH_TEST_AGENTS=$(CURDIR)/.venv/agents/node_modules/.bin .venv/bin/python -m pytest tests/scenarios/test_real_agents.py
 
 lint: .venv/.ready
 	.venv/bin/ruff format --check orch tests scripts/bench scripts/chaos
