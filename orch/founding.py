@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from orch import crontab
 from orch.errors import UsageError
-from orch.folders import Root
+from orch.folders.root import Root
 from orch.queue import Queue
 from orch.settings import CONFIG_NAME, load, locate, machine_zone
 

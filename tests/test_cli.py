@@ -387,6 +387,12 @@ def test_the_version_and_an_add_load_nothing_heavy(world: World) -> None:
     assert "apsw" in add
 
 
+def test_what_only_agents_need_is_not_loaded_without_them(world: World) -> None:
+    world.orch("init")
+    for command in ("list", "sweep", "fire"):
+        assert "yaml" not in loaded(f"from orch.cli import run\nassert run(['{command}']) == 0", world.folder)
+
+
 def test_a_worker_loads_neither_the_command_line_nor_anything_for_the_screen(world: World) -> None:
     worker = loaded("import orch.worker", world.folder)
     assert not worker & {"click", "rich", "pydantic", "psutil", "asyncio"}

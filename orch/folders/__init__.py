@@ -5,7 +5,5 @@ is made up for by the next look, as the log of moves says how far the folders ha
 """
 
 from orch.folders.exchange import Exchange
-from orch.folders.root import Root
-from orch.folders.taking import Taken
 
-__all__ = ["Exchange", "Root", "Taken"]
+__all__ = ["Exchange"]

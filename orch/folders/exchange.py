@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from orch.folders.mirror import mirror
-from orch.folders.root import Root
-from orch.folders.taking import SETTLED, Dropped, Taken
+from typing import TYPE_CHECKING
+
 from orch.project import Project
 from orch.queue import Queue
+
+if TYPE_CHECKING:
+    from orch.folders.taking import Taken
 
 
 class Exchange:
     """The exchange between one queue and its folders, as one process sees them from look to look."""
 
-    def __init__(self, path: str, roles: tuple[str, ...], *, settled: float = SETTLED) -> None:
+    def __init__(self, path: str, roles: tuple[str, ...], *, settled: float | None = None) -> None:
+        # Here and below, as it loads a reader that a project without agents has no use for.
+        from orch.folders.root import Root
+        from orch.folders.taking import SETTLED, Dropped
+
         self.root = Root(path)
-        self.dropped = Dropped(self.root, list(roles), settled)
+        self.dropped = Dropped(self.root, list(roles), SETTLED if settled is None else settled)
         self.unsettled = 0
 
     @classmethod
@@ -24,6 +30,9 @@ class Exchange:
 
     def run(self, queue: Queue) -> Taken:
         """Once both ways: what was taken. Trouble with the files themselves is told of in it, and breaks nothing."""
+        from orch.folders.mirror import mirror
+        from orch.folders.taking import Taken
+
         taken = Taken()
         try:
             with self.root.alone() as mine:

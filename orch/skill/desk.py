@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from orch import clock, jsontext, processes
-from orch.folders import Exchange, Root, Taken
+from orch.folders import Exchange
 from orch.folders.mirror import mirror
-from orch.folders.root import move
+from orch.folders.root import Root, move
+from orch.folders.taking import Taken
 from orch.handoff import Delegate, HandoffError, fields, orders, read_delegates, words
 from orch.handoff.delegate import LARGEST
 from orch.queue import Queue

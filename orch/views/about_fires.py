@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from orch.barrier import Progress
-from orch.fire_records import Fire, Note
-from orch.fires import Between
 from orch.legible import count, figure, when
-from orch.plan import Demand, Plan, Snapshot
 from orch.rollup import Rollup, needs_a_person, priced, read_back
-from orch.seating import Rehearsal
 from orch.views.pieces import BAR, Grid, one_line, plain, short, span
+
+if TYPE_CHECKING:
+    from orch.barrier import Progress
+    from orch.fire_records import Fire, Note
+    from orch.fires import Between
+    from orch.plan import Demand, Plan, Snapshot
+    from orch.seating import Rehearsal
 
 
 def rollup(found: Rollup) -> RenderableType:

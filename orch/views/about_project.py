@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from orch.budget import Account, dollars
-from orch.fire_records import Spent, Told
 from orch.legible import count, figure, when
 from orch.rollup import needs_a_person, priced, read_back
-from orch.standing import ModeStanding, Standing
 from orch.views.pieces import Bar, Grid, plain
-from orch.watchdog import Watched
+
+if TYPE_CHECKING:
+    from orch.fire_records import Spent, Told
+    from orch.standing import ModeStanding, Standing
+    from orch.watchdog import Watched
 
 _WATCH_STYLES = {"lit": "green", "late": "yellow", "dark": "bold red", "back": "green"}
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from orch.asks import Ask
 from orch.budget import dollars
 from orch.legible import when
-from orch.records import Attempt, Event, Task
 from orch.views.pieces import Grid, one_line, plain, short, span, state_text
+
+if TYPE_CHECKING:
+    from orch.asks import Ask
+    from orch.records import Attempt, Event, Task
 
 
 def tasks(found: Sequence[Task]) -> RenderableType:

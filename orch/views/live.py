@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
@@ -10,9 +11,11 @@ from rich.text import Text
 from orch.clock import seconds_between
 from orch.fire_records import PHASES, Fire, Sitting
 from orch.legible import count, when
-from orch.records import Backlog, Moved
 from orch.sight import Phase, Sight
 from orch.views.pieces import plain, state_text
+
+if TYPE_CHECKING:
+    from orch.records import Backlog, Moved
 
 _ENDINGS = {"passed": "green", "idle": "green"}
 

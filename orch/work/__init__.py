@@ -203,7 +203,7 @@ def _as_agent(
     mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk, task: Task, *, claim: Task
 ) -> tuple[Outcome, Handback | None]:
     """Do a task as an agent, as long as a claim stands: its own, or that on the task that it is about."""
-    from orch.folders import Root
+    from orch.folders.root import Root
     from orch.handoff import words
     from orch.work import agent
 

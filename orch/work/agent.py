@@ -17,7 +17,7 @@ from typing import Any
 from orch import clock, jsontext
 from orch.asks import Ancestor
 from orch.errors import UsageError
-from orch.folders import Root
+from orch.folders.root import Root
 from orch.handoff import (
     Delegate,
     Handback,
