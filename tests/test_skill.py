@@ -488,6 +488,8 @@ def test_what_a_delegate_and_a_handback_lack_is_said(skill: OrchestratorSkill) -
     with pytest.raises(OrchestratorError):
         skill._parse_handback("prose")
     assert skill._safe_queue_path("incoming", "a.yaml") == skill.queue_root / "incoming/a.yaml"
+    with pytest.raises(QueueValidationError):
+        skill._safe_queue_path("../elsewhere", "a.yaml")
 
 
 def test_a_span_never_breaks_anything(skill: OrchestratorSkill) -> None:

@@ -58,7 +58,9 @@ class Checks:
     def _read(self, task_id: str, text: str) -> tuple[Handback, dict[str, Any]]:
         try:
             handback = read_handback(text, task_id, roles=self._desk.roles)
-            return handback, {"task_id": task_id, **fields.plain(handback.text)}
+            # An envelope may say how it ended without any block.
+            said = {"handoff_type": "HANDBACK", "status": handback.status, "output": handback.output}
+            return handback, {"task_id": task_id, **(fields.plain(handback.text) if handback.text else said)}
         except HandoffError as error:
             raise HandbackParseError(f"the answer to {task_id or 'the task'}: {error}") from error
 
@@ -75,8 +77,9 @@ class Checks:
 
     def _safe_queue_path(self, base: str | os.PathLike[str], name: str) -> Path:
         """The path of a file below a folder of the queue; `QueueValidationError` when it would lie elsewhere."""
-        folder = self.queue_root / base
+        folder = Path(os.path.normpath(self.queue_root / base))
         path = Path(os.path.normpath(folder / name))
-        if not name or "/" in name or "\\" in name or "\0" in name or path.parent != Path(os.path.normpath(folder)):
+        is_plain = bool(name) and not set(name) & {"/", "\\", "\0"}
+        if not is_plain or path.parent != folder or not folder.is_relative_to(self.queue_root):
             raise QueueValidationError(f"{name!r} is no name of a file in {folder}")
         return path

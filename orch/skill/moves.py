@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ class Moves(Checks):
 
     config: PollingConfig
     heartbeat_tracker: dict[str, float]
+    _pending_improvement_tasks: list[str]
     _limits: Limits
     _modes: Mapping[str, Mode]
     # What it took agents of this process to answer, until that is marked.
@@ -162,19 +163,6 @@ class Moves(Checks):
 
     # What is said of skills
 
-    @property
-    def feedback_loop(self) -> Callable[[str, Iterable[Any]], None]:
-        """What takes the remarks on skills: a task's id and its remarks."""
-        return self._route_skill_feedback
-
-    @property
-    def _pending_improvement_tasks(self) -> list[str]:
-        """The tasks that are to improve a skill and wait or are at work."""
-        with self._desk.lock:
-            states = [State.INCOMING, State.PROCESSING, State.RETRY_PENDING]
-            found = self._desk.queue.tasks(states=states, limit=1000)
-        return [str(task.key) for task in found if task.key and "improve-skill-" in task.key]
-
     def _route_skill_feedback(self, task_id: str, items: Iterable[Any]) -> None:
         """Keep what was said of skills; enough of it on one makes a task that improves it, one at a time."""
         said = [item for item in items or () if isinstance(item, dict)]
@@ -186,3 +174,10 @@ class Moves(Checks):
                 threshold = self.config.skill_improvement_threshold
                 improvement.record(self._desk.queue, 0 if task is None else task.id, said, threshold)
             self._desk.mirror()
+            self._pending_improvement_tasks = self._improvements()
+
+    def _improvements(self) -> list[str]:
+        """The tasks that are to improve a skill and wait or are at work."""
+        states = [State.INCOMING, State.PROCESSING, State.RETRY_PENDING]
+        found = self._desk.queue.tasks(states=states, limit=1000)
+        return [str(task.key) for task in found if task.key and "improve-skill-" in task.key]

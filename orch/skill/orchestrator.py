@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,9 @@ class OrchestratorSkill(Recovery, Idling):
         self._evidence: dict[str, Evidence] = {}
         self._busy: set[str] = set()
         self._verdicts: dict[str, str] = {}
+        # What takes the remarks on skills: a task's id and its remarks.
+        self.feedback_loop: Callable[[str, Iterable[Any]], None] = self._route_skill_feedback
+        self._pending_improvement_tasks = self._improvements()
 
     def close(self) -> None:
         """Let go of the queue."""
