@@ -12,7 +12,7 @@ from orch import clock, kin, processes
 from orch.fire_records import Fire, Worker
 from orch.folders import Exchange
 from orch.hygiene import bury, last_words
-from orch.limits import BUDGETS
+from orch.limits import WORKER_CAPS
 from orch.pool import Crew
 from orch.project import Project
 from orch.queue import Queue
@@ -34,8 +34,7 @@ REOPENINGS = 2
 EXCHANGE_PAUSE = 1.0
 
 # How a worker ends when a cap ends it: by the cap's name.
-_CAPS = ("task_cap", "wall_clock", *BUDGETS, "unknown_cost")
-_SOUND = ("empty", *_CAPS)
+_SOUND = ("empty", *WORKER_CAPS)
 _BROKEN = ("broken: ", NO_STORAGE)
 
 
@@ -197,7 +196,7 @@ class Barrier:
             self.gathered.sound += 1
         if ending.startswith(_BROKEN):
             self.gathered.broken[self.seats[number].mode.name] = ending.partition(": ")[2]
-        elif ending in _CAPS:
+        elif ending in WORKER_CAPS:
             self._count_cut(ending)
 
     def _bury_speechless(self, worker: Worker | None, answer: str) -> None:
@@ -258,7 +257,7 @@ class Barrier:
         else:
             self.queue.crash(task, reason, evidence=last_words(self.project, worker, task))
         bury(self.queue, self.project, worker, reason, reason, self.gathered.left)
-        if reason in _CAPS:
+        if reason in WORKER_CAPS:
             self._count_cut(reason)
         self.over.add(_number(worker))
         self._seat_again(worker)

@@ -27,6 +27,7 @@ class Checked:
     durability: str
     root: str | None
     start_method: str
+    spans: bool
     sinks: tuple[str, ...] | None
     guard: dict[str, Any]
     decide: dict[str, Any] | None

@@ -13,6 +13,7 @@ from orch.errors import UsageError
 
 UTC = _datetime.UTC
 
+_EPOCH = _datetime.datetime(1970, 1, 1, tzinfo=UTC)
 _BOOT: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
@@ -39,6 +40,11 @@ def after(start: _datetime.datetime, seconds: float) -> _datetime.datetime:
         return start + _datetime.timedelta(seconds=seconds)
     except OverflowError:
         return _datetime.datetime.max.replace(tzinfo=UTC)
+
+
+def microseconds(stamped: str) -> int:
+    """Whole microseconds since 1970 of a stored stamp."""
+    return (moment(stamped) - _EPOCH) // _datetime.timedelta(microseconds=1)
 
 
 def seconds_between(earlier: str, later: str) -> float:

@@ -89,6 +89,8 @@ class Fire:
 
 
 PHASES = ("hygiene", "decide", "fan_out", "barrier", "rollup")
+# A fire is successful when it passed its barrier and stored its note, whatever its tasks did.
+SUCCESSFUL = ("passed", "idle")
 
 
 @dataclass(slots=True)

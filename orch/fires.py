@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from types import FrameType
 
-from orch import budget, clock, deciders, notify, pool, processes, rollup as rollups, schedule
+from orch import budget, clock, deciders, notify, pool, processes, rollup as rollups, schedule, span_files
 from orch.barrier import Barrier, Gathered, Progress
 from orch.deciders import Callback
 from orch.errors import Held, OrchError, Refused, Stopped, UsageError
@@ -34,12 +34,13 @@ from orch.worker import sit
 
 @dataclass(slots=True)
 class Fired:
-    """How a fire went: its record, its rollup, its note, and where the note went."""
+    """How a fire went: its record, its rollup, its note, where that went, and why its spans were not written."""
 
     fire: Fire
     rollup: Rollup
     note: Note
     posted: list[Posted] = field(default_factory=list)
+    unwritten: str | None = None
 
 
 def fire(
@@ -78,6 +79,7 @@ def fire(
             problem = str(error) if isinstance(error, OrchError) else f"{type(error).__name__}: {error}"
             close(queue, project, opened, "broke", swept, plan, gathered, error=problem)
             raise
+        fired.unwritten = span_files.write(queue, project)
         trim(queue)
         # The note of a fire that was stopped is sent all the same; who asks again does not want to wait for that.
         fired.posted = notify.deliver(queue, project.folder, sinks=project.sinks, cut=signals.renewed())
@@ -140,11 +142,12 @@ def close_dead_fires(queue: Queue, project: Project) -> list[str]:
 
 @dataclass(slots=True)
 class Between:
-    """What a sweep between fires did."""
+    """What a sweep between fires did, and why the spans of those that it closed were not written."""
 
     swept: Swept
     closed: list[str]
     posted: list[Posted]
+    unwritten: str | None = None
 
 
 def between_fires(queue: Queue, project: Project) -> Between:
@@ -154,8 +157,9 @@ def between_fires(queue: Queue, project: Project) -> Between:
     swept = sweep(queue, project, exchange)
     # Once more, for what the sweep itself has moved.
     take_dropped(queue, exchange, swept)
+    unwritten = span_files.write(queue, project)
     trim(queue)
-    return Between(swept, closed, notify.deliver(queue, project.folder, sinks=project.sinks))
+    return Between(swept, closed, notify.deliver(queue, project.folder, sinks=project.sinks), unwritten)
 
 
 def trim(queue: Queue) -> bool:

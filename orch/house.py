@@ -6,8 +6,9 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
-from orch import clock
+from orch import clock, span_files
 from orch.project import Project
 from orch.queue import Queue
 
@@ -18,7 +19,7 @@ _FILE = re.compile(r"(\d+)-\d+\.(?:out|err|delegate\.yaml|handback\.yaml)")
 
 @dataclass(slots=True)
 class Pruned:
-    """What was let go: tasks with all that is known of them, files of output, and how many bytes these had."""
+    """What was let go: tasks with all that is known of them, files of output and spans, and how many bytes these had."""
 
     tasks: int = 0
     files: int = 0
@@ -26,7 +27,7 @@ class Pruned:
 
 
 def prune(queue: Queue, project: Project, seconds: float, *, dry_run: bool = False) -> Pruned:
-    """Let go of tasks that ended more than so many seconds ago, of their output, and of any that has no task.
+    """Let go of tasks that ended more than so many seconds ago, of their output, of any that has no task, and of spans.
 
     In small steps, so that others get their turn. A task that another one still waits for stays, and one with a key
     stays without its output: its key is promised for the life of the queue.
@@ -38,7 +39,7 @@ def prune(queue: Queue, project: Project, seconds: float, *, dry_run: bool = Fal
     while ids := take(before, after=last, limit=_BATCH):
         last = ids[-1]
         pruned.tasks += len(ids)
-    for path in _files(queue, project.state, before):
+    for path in chain(_files(queue, project.state, before), _old_spans(project.spans_folder, before)):
         try:
             size = os.stat(path).st_size
             if not dry_run:
@@ -61,6 +62,17 @@ def _files(queue: Queue, state: str, before: str) -> Iterator[str]:
             match = _FILE.fullmatch(name)
             if match and there.get(int(match[1]), True):
                 yield os.path.join(top, folder, name)
+
+
+def _old_spans(folder: str, before: str) -> Iterator[str]:
+    """The files of spans that were written before a moment."""
+    for name in filter(span_files.NAME.fullmatch, _names(folder)):
+        path = os.path.join(folder, name)
+        try:
+            if os.lstat(path).st_mtime * 1_000_000 < clock.microseconds(before):
+                yield path
+        except OSError:
+            continue
 
 
 def _names(folder: str) -> list[str]:

@@ -57,6 +57,9 @@ LARGEST_RESULT = 16 * 1024 * 1024
 # The caps on what attempts say that they spent.
 BUDGETS = ("daily_cost_usd", "daily_tokens", "fire_cost_usd", "fire_tokens")
 
+# The caps that may end a worker while there is work left.
+WORKER_CAPS = ("task_cap", "wall_clock", *BUDGETS, "unknown_cost")
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

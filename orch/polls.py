@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 
-from orch import budget, clock, notify, pool, processes
+from orch import budget, clock, notify, pool, processes, span_files
 from orch.barrier import Barrier, Progress
 from orch.changes import Changes
 from orch.errors import Held, NotFound, OrchError, Refused, Stopped
@@ -160,6 +160,7 @@ class _Poll:
         return fired
 
     def _deliver(self, fired: Fired) -> Fired:
+        fired.unwritten = span_files.write(self.queue, self.project)
         trim(self.queue)
         cut = self.changes.renewed()
         fired.posted = notify.deliver(self.queue, self.project.folder, sinks=self.project.sinks, cut=cut)

@@ -57,7 +57,7 @@ class Project:
 
     ``zone`` is the IANA name of the zone whose calendar day the daily caps count and whose clock the schedule follows;
     ``folder`` is where functions are imported from and commands run; ``state`` holds the outputs. Below ``queue_root``
-    DELEGATEs lie as files (None: nowhere).
+    DELEGATEs lie as files (None: nowhere). With ``spans`` each fire and poll that ends writes its spans as files.
     """
 
     database: str
@@ -73,11 +73,17 @@ class Project:
     schedule: Schedule = Schedule()
     guard: Guard = Guard()
     queue_root: str | None = None
+    spans: bool = False
 
     @property
     def roles(self) -> tuple[str, ...]:
         """The roles that have an agent here."""
         return tuple(sorted(name for name, mode in self.modes.items() if mode.agent is not None))
+
+    @property
+    def spans_folder(self) -> str:
+        """Where spans are written: below the ``queue_root``, or with the state of a project that has none."""
+        return os.path.join(self.queue_root or self.state, "spans")
 
     def __post_init__(self) -> None:
         # One queue has one name, whichever way leads to it: what it left running is found by that name.

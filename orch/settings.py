@@ -193,6 +193,7 @@ def load(place: Place, flags: Mapping[str, Any] | None = None, *, remember: bool
         sinks=[f"file:{os.path.join(place.state, 'notes.md')}"] if sinks is None else sinks,
         durability=checked.durability,
         start_method=checked.start_method,
+        spans=checked.spans,
         decider=None if checked.decide is None else Decider(**_hashable(checked.decide)),
         schedule=Schedule(**checked.schedule),
         guard=Guard(**_hashable(checked.guard)),

@@ -122,6 +122,7 @@ class _QueueTable(_Table):
     harness: str | None = None
     durability: Literal["adds", "full", "normal"] = "adds"
     start_method: Literal["forkserver", "spawn", "fork"] = "forkserver"
+    spans: bool = False
 
 
 class _WatchdogTable(_Table):
@@ -196,6 +197,7 @@ def check(raw: Mapping[str, Any], where: str) -> Checked:
         durability=file.queue.durability,
         root=file.queue.root,
         start_method=file.queue.start_method,
+        spans=file.queue.spans,
         sinks=file.notify.sinks,
         guard=file.watchdog.model_dump(exclude_none=True),
         decide=None if file.decide is None else file.decide.model_dump(exclude_none=True),

@@ -11,15 +11,13 @@ from dataclasses import dataclass, field
 
 from orch import clock, notify, processes, schedule, vigil
 from orch.errors import OrchError
-from orch.fire_records import Refusal
+from orch.fire_records import SUCCESSFUL, Refusal
 from orch.legible import when
 from orch.notify import Letter
 from orch.project import Project
 from orch.queue import Queue
 from orch.vigil import Alert, Memory
 
-# A fire is successful when it passed its barrier and stored its note, whatever its tasks did.
-SUCCESSFUL = ("passed", "idle")
 # What is wrong with an alert's command must not hold up the next look.
 ALERT_LIMIT = 20.0
 # So long a locked queue is waited for.

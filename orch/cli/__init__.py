@@ -42,6 +42,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pause": ("Let nobody claim from a mode.", "orch.cli.moves:pause"),
     "resume": ("End a pause.", "orch.cli.moves:resume"),
     "prune": ("Let go of tasks that ended long ago.", "orch.cli.prune:prune"),
+    "spans": ("Show a fire or a task as spans, or export them.", "orch.cli.spans:spans"),
     "fires": ("List the last fires.", "orch.cli.history:fires"),
     "notes": ("Print the last notes.", "orch.cli.history:notes"),
 }

@@ -54,6 +54,8 @@ def fire(talk: Talk, /, dry_run: bool, exit_status: bool, scheduled: bool, **cap
     for posted in fired.posted:
         if posted.error:
             talk.say(f"orch: the note could not be delivered to {posted.sink}: {posted.error}; it will be tried again")
+    if fired.unwritten:
+        talk.say(f"orch: {fired.unwritten}; the next fire or sweep tries again")
     if fired.rollup.unwatched:
         talk.say(f"orch: {fired.rollup.unwatched}")
     if fired.fire.ending == "broken":

@@ -47,6 +47,8 @@ def poll(talk: Talk, forever: bool, exit_status: bool) -> int:
     ):
         fired = run_poll(queue, project, forever=forever, report=report, news=news)
     talk.show(fired.rollup, lambda: talk.views().rollup(fired.rollup))
+    if fired.unwritten:
+        talk.say(f"orch: {fired.unwritten}; the next fire or sweep tries again")
     return 6 if exit_status and fired.rollup.failed else 0
 
 

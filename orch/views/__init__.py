@@ -21,5 +21,6 @@ from orch.views.about_project import (
     standing as standing,
     watched as watched,
 )
+from orch.views.about_spans import spans as spans
 from orch.views.about_tasks import asks as asks, task as task, tasks as tasks
 from orch.views.live import Screenful as Screenful, line as line

@@ -103,6 +103,8 @@ def between(found: Between) -> RenderableType:
     told += swept.silent
     told += [f"still running: {process}" for process in swept.left]
     told += [f"note {posted.note} to {posted.sink}: {posted.error or 'delivered'}" for posted in found.posted]
+    if found.unwritten:
+        told.append(found.unwritten)
     return Group(*(plain(line) for line in told or ["nothing to sweep"]))
 
 

@@ -1,0 +1,14 @@
+-- read: the attempts of one task in their order, as those of a fire are read
+select attempt.task, attempt.attempt, attempt.mode, task.key, attempt.worker, attempt.fire, fire.kind, attempt.claimed_at,
+    attempt.ended_at, attempt.outcome, exit_code, substr(coalesce(error, attempt.reason), 1, 1000), tokens, cost_usd,
+    lineage.parent, relation,
+    case relation when 'gate' then (
+        select max(event.attempt) from event
+        where event.task = lineage.parent and event.worker = attempt.worker and event.id < attempt.event
+    ) end,
+    attempt.event
+from attempt
+join task on task.id = attempt.task
+left join fire on fire.id = attempt.fire
+left join lineage on lineage.task = attempt.task
+where attempt.task = :task order by attempt.event
