@@ -19,7 +19,7 @@ _FILE = re.compile(r"(\d+)-\d+\.(?:out|err|delegate\.yaml|handback\.yaml)")
 
 @dataclass(slots=True)
 class Pruned:
-    """What was let go: tasks with all that is known of them, files of output and spans, and how many bytes these had."""
+    """What was let go: tasks with all that is known of them, files (of output, of spans), and the bytes of these."""
 
     tasks: int = 0
     files: int = 0

@@ -54,7 +54,12 @@ class _Timeline:
             "dur": self._end(span, start, tid) - start,
             "pid": pid,
             "tid": tid,
-            "args": {**span.attributes, "status": span.status, "message": span.message, "span_id": span.span_id},
+            "args": {
+                **span.attributes,
+                "span_id": span.span_id,
+                "status": span.status,
+                **({"message": span.message} if span.message else {}),
+            },
         }
 
     def _number(self, *names: str) -> tuple[int, bool]:
@@ -100,7 +105,6 @@ def _span(span: Span) -> dict[str, Any]:
     made: dict[str, Any] = {
         "traceId": span.trace_id,
         "spanId": span.span_id,
-        "parentSpanId": span.parent_id or "",
         "name": f"orchestrator-{span.name}",
         "kind": _INTERNAL,
         # 64-bit whole numbers are texts in the JSON of protobuf.
@@ -109,6 +113,8 @@ def _span(span: Span) -> dict[str, Any]:
         "attributes": _attributes(span.attributes),
         "status": {"code": _CODES[span.status]},
     }
+    if span.parent_id:
+        made["parentSpanId"] = span.parent_id
     if span.message and span.sound is False:
         made["status"]["message"] = span.message
     if span.links:

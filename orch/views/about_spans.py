@@ -14,6 +14,7 @@ from orch.spans import Span
 from orch.views.pieces import Bar, Grid, one_line, short, state_text
 
 _STYLES = {"ok": "green", "error": "red", "unset": "cyan"}
+_TIMELINE = 12
 
 
 def spans(found: Sequence[Span], *, now: str, more: bool = False) -> RenderableType:
@@ -25,7 +26,7 @@ def spans(found: Sequence[Span], *, now: str, more: bool = False) -> RenderableT
         return Text("no fires yet")
     table = Grid(
         "span",
-        "when",
+        "timeline",
         "began",
         "took",
         "end",
@@ -35,7 +36,8 @@ def spans(found: Sequence[Span], *, now: str, more: bool = False) -> RenderableT
         "why",
         right=("took", "exit", "tokens", "cost"),
         yielding=("span", "why"),
-        spare=("began", "when", "exit", "tokens", "cost", "why"),
+        spare=("began", "exit", "tokens", "cost", "timeline", "why"),
+        least=16,
     )
     first = min(microseconds(span.start) for span in found)
     last = max(microseconds(span.end or now) for span in found)
@@ -44,7 +46,7 @@ def spans(found: Sequence[Span], *, now: str, more: bool = False) -> RenderableT
         cost = known.get("cost_usd")
         table.add(
             one_line("  " * depth + span.label),
-            _when(span, first, last, now),
+            _timeline(span, first, last, now),
             when(span.start)[11:],
             "runs" if span.seconds is None else f"{span.seconds:.1f} s",
             _end(span),
@@ -60,11 +62,12 @@ def spans(found: Sequence[Span], *, now: str, more: bool = False) -> RenderableT
 
 
 def _tree(found: Sequence[Span]) -> Iterator[tuple[int, Span]]:
-    """Each span with its depth, behind its parent."""
+    """Each span with its depth, behind its parent or, where that is not among them, what it is linked to."""
     known = {span.span_id for span in found}
     below: dict[str | None, list[Span]] = {}
     for span in found:
-        below.setdefault(span.parent_id if span.parent_id in known else None, []).append(span)
+        above = (span.parent_id, *(id for _, id in span.links))
+        below.setdefault(next((id for id in above if id in known), None), []).append(span)
     waiting = [(0, span) for span in reversed(below.get(None, []))]
     while waiting:
         depth, span = waiting.pop()
@@ -72,14 +75,13 @@ def _tree(found: Sequence[Span]) -> Iterator[tuple[int, Span]]:
         waiting += [(depth + 1, child) for child in reversed(below.get(span.span_id, []))]
 
 
-def _when(span: Span, first: int, last: int, now: str) -> Bar:
-    start, end = microseconds(span.start), microseconds(span.end or now)
-    whole = max(1, last - first)
-    return Bar(
-        ((start - first) / whole, "dim"),
-        (max(1, end - start) / whole, _STYLES[span.status]),
-        ((last - end) / whole, "dim"),
-    )
+def _timeline(span: Span, first: int, last: int, now: str) -> Bar:
+    """A bar of whole cells, at least one of which is the span's."""
+    cell = max(1, last - first) / _TIMELINE
+    left = min(_TIMELINE - 1, int((microseconds(span.start) - first) / cell))
+    length = round((microseconds(span.end or now) - microseconds(span.start)) / cell)
+    length = min(_TIMELINE - left, max(1, length))
+    return Bar((left, "dim"), (length, _STYLES[span.status]), (_TIMELINE - left - length, "dim"), most=_TIMELINE)
 
 
 def _end(span: Span) -> Text:

@@ -39,15 +39,21 @@ def one_line(text: object) -> Text:
 class Grid:
     """A table that fits its screen.
 
-    `yielding` columns are wrapped or cut first. Where that is not enough, the `spare` ones are left out, in that order;
-    all others are always whole.
+    `yielding` columns are wrapped or cut first, to the `least` width. Where that is not enough, the `spare` ones are
+    left out, in that order; all others are always whole.
     """
 
-    _LEAST = 8
     _GAP = 3
 
-    def __init__(self, *names: str, yielding: Sequence[str] = (), spare: Sequence[str] = (), right: Sequence[str] = ()):
-        self._names = names
+    def __init__(
+        self,
+        *names: str,
+        yielding: Sequence[str] = (),
+        spare: Sequence[str] = (),
+        right: Sequence[str] = (),
+        least: int = 8,
+    ):
+        self._names, self._least = names, least
         self._yielding, self._spare, self._right = yielding, spare, right
         self._rows: list[list[RenderableType]] = []
 
@@ -77,21 +83,21 @@ class Grid:
     def _width(self, name: str, console: Console, options: ConsoleOptions) -> int:
         widths = [Measurement.get(console, options, cell).maximum for cell in self._cells(name)]
         width = max([len(name), *widths])
-        return min(width, self._LEAST) if name in self._yielding else width
+        return min(width, self._least) if name in self._yielding else width
 
 
 class Bar:
     """Numbers, each in its style, as parts of one bar as long as its column allows; a dim part is still empty."""
 
-    def __init__(self, *parts: tuple[float, str]) -> None:
-        self._parts = parts
+    def __init__(self, *parts: tuple[float, str], most: int = BAR) -> None:
+        self._parts, self._most = parts, most
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(4, min(BAR, options.max_width))
+        return Measurement(4, min(self._most, options.max_width))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         whole = sum(number for number, _ in self._parts)
-        width = min(BAR, options.max_width)
+        width = min(self._most, options.max_width)
         solid, light = ("#", ".") if options.ascii_only else ("█", "░")
         bar = Text()
         for number, style in self._parts:
