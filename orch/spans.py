@@ -154,7 +154,7 @@ class _Maker:
         """The phases that were begun, each to the beginning of the next one."""
         begun = [(phase, str(at)) for phase in PHASES if (at := getattr(fire, f"{phase}_at"))]
         ends = [*(at for _, at in begun[1:]), fire.closed_at]
-        for (phase, start), end in zip(begun, ends, strict=True):
+        for (phase, start), end in zip(begun, ends, strict=False):
             sound = True if end != fire.closed_at else _sound(fire)
             yield Span(
                 name=phase,

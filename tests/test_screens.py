@@ -19,6 +19,7 @@ from orch.plan import Caps, Demand, Measured, Snapshot, Wish, grant
 from orch.records import Backlog, Event, Moved, Pause
 from orch.rollup import Rollup
 from orch.sight import Phase, Sight
+from orch.spans import Span
 from orch.standing import ModeStanding, Standing
 from orch.watchdog import Watched
 
@@ -139,6 +140,26 @@ INBOX = [
 ]
 
 
+def span(id: str, parent: str | None, label: str, start: int, end: int | None, **known: object) -> Span:
+    sound = {None: None, "done": True, "passed": True, "empty": True}.get(
+        known.get("outcome") or known.get("ending"), False
+    )  # type: ignore[arg-type]
+    why = None if sound else "ValueError: [/] no such list of customers\n\x1b[31m"
+    stop = None if end is None else AT.format(end)
+    return Span("step", label, "0" * 32, id, parent, AT.format(start), stop, sound, why, known, ("fire 12", "w3"))
+
+
+SPANS = [
+    span("1", None, "fire 12", 0, 40, ending="passed"),
+    span("2", "1", "hygiene", 0, 2),
+    span("3", "1", "w3 a very long name of a mode [red]", 2, 30, ending="empty"),
+    span("4", "1", "w4 billing", 2, None),
+    span("5", "3", "invoice-2026-11-0815", 2, 20, outcome="done", tokens=12_000, cost_usd=0.25),
+    span("6", "4", "task 813", 3, 9, outcome="failed", exit_code=3, tokens=70, cost_usd=0.0123),
+    span("7", "5", "invoice-2026-11-0815-qe-gate", 15, 19, outcome="done", tokens=90),
+]
+
+
 class Fixed:
     """A screenful of a fixed height."""
 
@@ -163,6 +184,7 @@ VIEWS = {
     "budget": lambda _: views.account(ACCOUNT),
     "rollup": lambda _: views.rollup(ROLLUP),
     "inbox": lambda _: views.inbox(INBOX),
+    "spans": lambda _: views.spans(SPANS, now=AT.format(45), more=True),
 }
 
 
