@@ -59,7 +59,7 @@ class Span:
 
 
 def as_protocol(span: Span) -> dict[str, Any]:
-    """A span in the shape of the protocol's ``capture_span``, for JSON; moments are stamps, the duration is seconds."""
+    """A span in the shape of the protocol's ``capture_span``, for JSON; moments are stamps."""
     return {
         "span_name": f"orchestrator-{span.name}",
         "span_id": span.span_id,
@@ -67,7 +67,7 @@ def as_protocol(span: Span) -> dict[str, Any]:
         "parent_span_id": span.parent_id,
         "start_time": span.start,
         "end_time": span.end,
-        "duration_sec": span.seconds,
+        "duration_ms": None if span.seconds is None else round(span.seconds * 1000),
         "status": span.status,
         "status_message": span.message,
         "attributes": span.attributes,
