@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from orch import clock
-from orch.fire_records import Fire, Spent
+from orch.fire_records import Fire, Overrun, Spent
 from orch.limits import BUDGETS, Limits
 from orch.queue import Queue
 
@@ -93,6 +93,16 @@ def dollars(amount: float) -> str:
     places = 2 if amount == 0 or amount >= 0.1 else min(9, 1 - math.floor(math.log10(amount)))
     whole, _, rest = f"{amount:,.{places}f}".partition(".")
     return f"${whole}.{rest[:2]}{rest[2:].rstrip('0')}"
+
+
+def told_of_overrun(overrun: Overrun) -> str:
+    """That an order has cost more than it allows."""
+    parts = []
+    if overrun.budget_usd is not None and overrun.cost_usd > overrun.budget_usd:
+        parts.append(f"{dollars(overrun.cost_usd)} of a budget of {dollars(overrun.budget_usd)}")
+    if overrun.token_limit is not None and overrun.tokens > overrun.token_limit:
+        parts.append(f"{overrun.tokens:,} tokens of a quota of {overrun.token_limit:,}")
+    return f"task {overrun.task} ({overrun.key or 'no key'}) is over its order: {', '.join(parts)}"
 
 
 @dataclass(slots=True)

@@ -157,6 +157,19 @@ class Spent:
 
 
 @dataclass(slots=True)
+class Overrun:
+    """An order that has cost more than it allows, as far as its attempts told: US dollars and tokens, each with its
+    limit (None: there is none)."""
+
+    task: int
+    key: str | None
+    cost_usd: float
+    budget_usd: float | None
+    tokens: int
+    token_limit: int | None
+
+
+@dataclass(slots=True)
 class Told:
     """A text for the decider. ``read_at`` is set once a decider was given it (``fire``) or somebody took it back."""
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orch.barrier import Gathered
-from orch.budget import dollars
-from orch.fire_records import FailureGroup, Fire, Tally
+from orch.budget import dollars, told_of_overrun
+from orch.fire_records import FailureGroup, Fire, Overrun, Tally
 from orch.hygiene import Swept
 from orch.legible import count, figure, shown
 from orch.limits import BUDGETS, Limits
@@ -33,7 +33,7 @@ class Rollup:
 
     ``asks`` are the open questions by their numbers, the oldest first, ``inbox`` holds the texts that still wait for a
     decider, ``unwatched`` says since when no watchdog has looked, and ``budgeted`` whether prices are counted against a
-    cap.
+    cap. ``overruns`` are the orders that have cost more than they allow.
     """
 
     fire: int
@@ -60,6 +60,7 @@ class Rollup:
     budgeted: bool = False
     asks: list[tuple[int, str]] = field(default_factory=list)
     kind: str = "fire"
+    overruns: list[Overrun] = field(default_factory=list)
 
     @property
     def drained(self) -> int:
@@ -116,6 +117,7 @@ def read_back(text: str) -> Rollup:
     raw["waiting"] = [Backlog(**backlog) for backlog in raw["waiting"]]
     if isinstance(raw["paused"], list):
         raw["paused"] = dict.fromkeys(raw["paused"], "paused")
+    raw["overruns"] = [Overrun(**overrun) for overrun in raw.get("overruns", [])]
     raw["swept"] = Swept(**raw["swept"])
     raw["plan"] = Plan.read_back(raw["plan"])
     for name in ("spent", "cuts", "stuck", "asks"):
@@ -166,6 +168,7 @@ def collect(
         kind=fire.kind,
         asks=[(ask.id, ask.question) for ask in queue.asks.open(_NAMED_TASKS)],
         budgeted=limits is not None and limits.budgeted,
+        overruns=queue.spending.overruns(fire=fire.id),
     )
     if known is not None:
         rollup.unknown = {
@@ -322,6 +325,7 @@ def _spent(rollup: Rollup) -> list[str]:
         lines.append(f"- {tally.mode}: {priced(tally.cost_usd, tally.tokens)}{silent}")
     if len(lines) > 1:
         lines.append(f"- in all: {priced(rollup.cost_usd, rollup.tokens)}")
+    lines += [f"- {_line(told_of_overrun(overrun))}" for overrun in rollup.overruns]
     return ["Spent:", *lines] if lines else []
 
 

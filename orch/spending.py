@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orch.database import Database
-from orch.fire_records import Spent
+from orch.fire_records import Overrun, Spent
 
 
 class Spending:
@@ -25,6 +25,10 @@ class Spending:
         """Tokens and dollars that the attempts of one fire have reported."""
         tokens, cost = self.database.run("spent_in_fire", fire=fire)[0]
         return tokens, cost
+
+    def overruns(self, *, fire: int | None = None, task: int | None = None) -> list[Overrun]:
+        """Orders that have cost more than they allow, all attempts together: those at work in a fire, or one task."""
+        return [Overrun(*row) for row in self.database.run("overruns", fire=fire, task=task)]
 
     def unpriced(self, *, since: str, after: int = 0, fire: int | None = None) -> tuple[int, int]:
         """How many attempts ended from `since` on that did not say their tokens, and how many not their cost.

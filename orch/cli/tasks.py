@@ -43,8 +43,9 @@ def show(talk: Talk, name: str) -> None:
     with talk.queue() as queue:
         task = queue.find(name)
         attempts, events, needs = queue.attempts(task.id), queue.events(task.id), queue.needs(task.id)
-    data = {"task": task, "attempts": attempts, "events": events, "needs": needs}
-    talk.show(data, lambda: talk.views().task(task, attempts, events, needs))
+        overruns = queue.spending.overruns(task=task.id)
+    data = {"task": task, "attempts": attempts, "events": events, "needs": needs, "overruns": overruns}
+    talk.show(data, lambda: talk.views().task(task, attempts, events, needs, overruns))
 
 
 @click.command()

@@ -12,7 +12,7 @@ _MIDDLE = 5
 
 def task_of(delegate: Delegate) -> NewTask:
     """The task that a DELEGATE is. Its fields are the payload's, so that a command can name them; all of it as text."""
-    payload = {
+    payload: dict[str, object] = {
         "task_id": delegate.task_id,
         "agent": delegate.agent,
         "model": delegate.model,
@@ -21,6 +21,8 @@ def task_of(delegate: Delegate) -> NewTask:
         "scope": delegate.scope,
         "delegate": delegate.text,
     }
+    limits = {"budget_usd": delegate.budget_usd, "token_limit": delegate.token_limit}
+    payload |= {name: limit for name, limit in limits.items() if limit is not None}
     return NewTask(
         mode=delegate.agent,
         payload=jsontext.dump(payload),

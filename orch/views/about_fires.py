@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from orch.budget import told_of_overrun
 from orch.legible import count, figure, when
 from orch.rollup import Rollup, needs_a_person, priced, read_back
 from orch.views.pieces import BAR, Grid, one_line, plain, short, span
@@ -53,6 +54,7 @@ def rollup(found: Rollup) -> RenderableType:
     lines += [plain(f"missing: {worker}", "red") for worker in found.missing]
     if found.is_priced:
         lines.append(Text(f"spent: {priced(found.cost_usd, found.tokens)}"))
+    lines += [plain(told_of_overrun(overrun), "yellow") for overrun in found.overruns]
     if decided.problem:
         lines.append(plain(f"{decided.problem}: {decided.decider} decided instead", "yellow"))
     if decided.reasoning:

@@ -9,12 +9,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from orch.budget import dollars
+from orch.budget import dollars, told_of_overrun
 from orch.legible import when
 from orch.views.pieces import Grid, one_line, plain, short, span, state_text
 
 if TYPE_CHECKING:
     from orch.asks import Ask
+    from orch.fire_records import Overrun
     from orch.records import Attempt, Event, Task
 
 
@@ -61,9 +62,11 @@ def task(
     attempts: Sequence[Attempt],
     events: Sequence[Event],
     needs: Sequence[tuple[str, int | None, bool]],
+    overruns: Sequence[Overrun] = (),
 ) -> RenderableType:
-    """One task: its fields, its attempts, and its moves."""
+    """One task: its fields, what it has cost beyond its order, its attempts, and its moves."""
     parts = [_facts(found, attempts, needs)]
+    parts += [plain(told_of_overrun(overrun), "yellow") for overrun in overruns]
     if attempts:
         parts.append(_tries(attempts))
     if events:
