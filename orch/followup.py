@@ -12,7 +12,7 @@ from orch.project import Project
 from orch.queue import Queue
 from orch.records import Task
 from orch.states import OWNED
-from orch.work import agent
+from orch.work import agent, workdir
 from orch.worker import settle
 
 BY_HAND = "handed in by a person"
@@ -28,7 +28,9 @@ def hand_in(queue: Queue, project: Project, task: Task, handback: Handback) -> T
     if task.state not in OWNED or mode is None or mode.agent is None:
         raise Conflict(f"task {task.id} is {task.state}: only a role's task that is at work can be handed in")
     roles = tuple(words.all_roles(project.roles))
-    outcome = agent.lead(queue, task, handback, project=project.folder, roles=roles)
+    own = workdir.latest(queue, task)
+    folder = project.folder if own is None else workdir.place(project.state, own)
+    outcome = agent.lead(queue, task, handback, project=folder, roles=roles)
     if isinstance(outcome, Failed):
         outcome = replace(outcome, error=f"{BY_HAND}: {outcome.error}")
     if not settle(queue, task, outcome, mode=mode, limits=project.limits, reason=BY_HAND):

@@ -1,29 +1,35 @@
-"""Keeping house: what ended long ago is let go, rows and files."""
+"""Keeping house: what ended long ago is let go, rows, files and working folders."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 from orch import clock, span_files
 from orch.project import Project
 from orch.queue import Queue
+from orch.work import workdir
 
 _BATCH = 200
 _PER_FOLDER = 1000
 _FILE = re.compile(r"(\d+)-\d+\.(?:out|err|delegate\.yaml|handback\.yaml)")
+_WORKDIR = re.compile(r"(\d+)-\d+(?:\.\d+)?")
 
 
 @dataclass(slots=True)
 class Pruned:
-    """What was let go: tasks with all that is known of them, files (of output, of spans), and the bytes of these."""
+    """What was let go: tasks with all that is known of them, files (output, spans, working folders), and their bytes.
+
+    ``kept`` are the worktrees of tasks that ended as long ago, for what is in no commit.
+    """
 
     tasks: int = 0
     files: int = 0
     size: int = 0
+    kept: list[str] = field(default_factory=list)
 
 
 def prune(queue: Queue, project: Project, seconds: float, *, dry_run: bool = False) -> Pruned:
@@ -39,7 +45,8 @@ def prune(queue: Queue, project: Project, seconds: float, *, dry_run: bool = Fal
     while ids := take(before, after=last, limit=_BATCH):
         last = ids[-1]
         pruned.tasks += len(ids)
-    for path in chain(_files(queue, project.state, before), _old_spans(project.spans_folder, before)):
+    outputs = _of_ended(queue, os.path.join(project.state, "output"), _FILE, before)
+    for path in chain(outputs, _old_spans(project.spans_folder, before)):
         try:
             size = os.stat(path).st_size
             if not dry_run:
@@ -48,18 +55,24 @@ def prune(queue: Queue, project: Project, seconds: float, *, dry_run: bool = Fal
             continue
         pruned.files += 1
         pruned.size += size
+    for path in _of_ended(queue, os.path.join(project.state, workdir.TOP), _WORKDIR, before):
+        gone = workdir.discard(queue, project.state, path, dry_run=dry_run)
+        if gone is None:
+            pruned.kept.append(path)
+        else:
+            pruned.files += gone[0]
+            pruned.size += gone[1]
     return pruned
 
 
-def _files(queue: Queue, state: str, before: str) -> Iterator[str]:
-    """The files of output whose task is gone or ended before a moment."""
-    top = os.path.join(state, "output")
+def _of_ended(queue: Queue, top: str, pattern: re.Pattern[str], before: str) -> Iterator[str]:
+    """What lies there by the number of a task that is gone or ended before a moment."""
     for folder in filter(str.isdecimal, _names(top)):
         # The names first: what is written from now on belongs to a task that is at work.
         names, first = _names(os.path.join(top, folder)), int(folder) * _PER_FOLDER
         there = queue.ended_between(first, first + _PER_FOLDER - 1, before)
         for name in names:
-            match = _FILE.fullmatch(name)
+            match = pattern.fullmatch(name)
             if match and there.get(int(match[1]), True):
                 yield os.path.join(top, folder, name)
 

@@ -22,7 +22,8 @@ class Agent:
     Its ``command`` is that of the mode, with ``{task_id}``, ``{role}``, ``{model}``, ``{effort}``, ``{delegate}`` and
     ``{handback}`` (paths) filled in, and ``{flags}`` standing for all of ``flags``. ``model`` and ``effort`` hold where
     the DELEGATE names none. Of the environment all is handed on but ``drop`` or, where ``keep`` is given, only that and
-    what any program needs. With a ``gate`` its successes are judged before they count.
+    what any program needs. With a ``gate`` its successes are judged before they count. ``workdir`` is where an attempt
+    works: in the ``project``, in a ``fresh`` folder, or in a ``worktree`` of the project's repository.
     """
 
     model: str | None = None
@@ -31,6 +32,7 @@ class Agent:
     keep: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     gate: bool = False
+    workdir: str = "project"
 
 
 @dataclass(frozen=True, slots=True)

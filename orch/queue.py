@@ -29,13 +29,15 @@ if TYPE_CHECKING:
     from orch.ledger import Ledger
     from orch.mail import Mail
     from orch.spending import Spending
+    from orch.workdirs import Workdirs
 
 # Due tasks that one claim moves at the most, so that a claim stays short behind a million of them.
 PROMOTE_BATCH = 100
 _EVERYTHING = 2**62
 CANCELLED = "cancelled"
 # Where anything is known of a task.
-_TABLES = ("task", "event", "outcome", "payload", "dependency", "ask", "lineage", "kept_answer", "feedback")
+_TABLES = ("task", "event", "outcome", "payload", "dependency", "ask", "lineage", "kept_answer", "feedback",
+           "workdir")  # fmt: skip
 # What a move keeps of an error; all of it stands with the attempt.
 _REASON = 300
 
@@ -83,6 +85,13 @@ class Queue:
         from orch.spending import Spending
 
         return Spending(self.database)
+
+    @cached_property
+    def workdirs(self) -> Workdirs:
+        """Where attempts worked that had a folder of their own."""
+        from orch.workdirs import Workdirs
+
+        return Workdirs(self.database)
 
     @classmethod
     def open(
@@ -418,17 +427,7 @@ class Queue:
             ids = self.prunable(before, after=after, limit=limit)
             self.store_totals()
             for id in ids:
-                for table in (
-                    "task",
-                    "event",
-                    "outcome",
-                    "payload",
-                    "dependency",
-                    "ask",
-                    "lineage",
-                    "kept_answer",
-                    "feedback",
-                ):
+                for table in _TABLES:
                     self.database.run(f"prune_{table}", id=id)
         return ids
 

@@ -232,6 +232,7 @@ def _role(name: str, table: Mapping[str, Any], limits: Limits, seconds: float, m
         keep=own.pop("keep_env"),
         drop=own.pop("drop_env"),
         gate=own.pop("gate"),
+        workdir=own.pop("workdir"),
     )
     said = {field: own.pop(field) for field in list(own) if field.startswith("retry_") or field in _names(Patience)}
     patience = replace(limits.patience, **_given(said, Patience))

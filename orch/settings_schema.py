@@ -98,6 +98,7 @@ class _AgentTable(_Table):
     keep_env: tuple[str, ...] | None = None
     drop_env: tuple[str, ...] = ()
     gate: bool = False
+    workdir: Literal["project", "fresh", "worktree"] = "project"
     folder: str | None = None
     timeout: Positive | None = None
     task_cap: Count | None = None
@@ -168,12 +169,14 @@ class _File(_Table):
         return self
 
     @model_validator(mode="after")
-    def _somebody_judges(self) -> _File:
+    def _agents_can_work(self) -> _File:
         for name, agent in self.agents.items():
             if agent.gate and name == JUDGE:
                 raise ValueError(f"agents.{name}: a verdict is not judged in its turn; remove 'gate'")
             if agent.gate and JUDGE not in self.agents:
                 raise ValueError(f"agents.{name}: its gate needs an agent {JUDGE}: add [agents.{JUDGE}]")
+            if agent.workdir == "fresh" and agent.folder is not None:
+                raise ValueError(f"agents.{name}: a fresh workdir lies in no folder of the project; remove 'folder'")
         return self
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from orch.cli.talk import Talk, common
 from orch.errors import NotFound, UsageError
 from orch.states import STATUSES, State, states_named
 from orch.transcript import follow as follow_task
-from orch.work import output
+from orch.work import output, workdir
 
 _WORDS = ", ".join([*(state.value for state in State), *(word for word in STATUSES if word not in set(State))])
 
@@ -44,8 +44,16 @@ def show(talk: Talk, name: str) -> None:
         task = queue.find(name)
         attempts, events, needs = queue.attempts(task.id), queue.events(task.id), queue.needs(task.id)
         overruns = queue.spending.overruns(task=task.id)
-    data = {"task": task, "attempts": attempts, "events": events, "needs": needs, "overruns": overruns}
-    talk.show(data, lambda: talk.views().task(task, attempts, events, needs, overruns))
+        workdirs = workdir.left(queue, task, talk.place().state)
+    data = {
+        "task": task,
+        "attempts": attempts,
+        "events": events,
+        "needs": needs,
+        "overruns": overruns,
+        "workdirs": workdirs,
+    }
+    talk.show(data, lambda: talk.views().task(task, attempts, events, needs, overruns, workdirs))
 
 
 @click.command()

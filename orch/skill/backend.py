@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from orch import work
@@ -15,7 +14,7 @@ from orch.project import Project
 from orch.queue import Queue
 from orch.records import Task
 from orch.skill.errors import SubAgentError
-from orch.work import gate
+from orch.work import gate, workdir
 
 if TYPE_CHECKING:
     from orch.skill.orchestrator import OrchestratorSkill
@@ -33,7 +32,6 @@ class Backend:
     """The agents of a project, one at a time, on a connection of their own, as they take long."""
 
     def __init__(self, project: Project, database: str, state: str, skill: OrchestratorSkill) -> None:
-        self.folder = project.folder
         self._project, self._database, self._state, self._root = project, database, state, str(skill.queue_root)
         self._beat = skill.update_heartbeat
         self._alone = threading.Lock()
@@ -53,8 +51,20 @@ class Backend:
         """Have an answer judged: what it comes to."""
         with self._alone, Queue.open(self._database) as queue:
             bench = self._bench(queue, task)
-            do: Callable[[Task, Mode], Outcome] = lambda one, mode: work.ask_agent(mode, bench, one)[0]  # noqa: E731
+
+            def do(one: Task, mode: Mode) -> Outcome:
+                return work.ask_agent(mode, bench, one, judged=task)[0]
+
             return gate.judged(queue, task, answered, judge, do, least=least, until=None)
+
+    def folder_of(self, queue: Queue, task: Task) -> str:
+        """Where the last attempt at a task was made."""
+        own = workdir.latest(queue, task)
+        return self._project.folder if own is None else workdir.place(self._state, own)
+
+    def tidy(self, queue: Queue, task: Task) -> None:
+        """The task is over: where it was worked on, what is empty or in commits goes."""
+        workdir.tidy(queue, task, self._state)
 
     def _bench(self, queue: Queue, task: Task) -> work.Bench:
         def cut(claim: Task) -> str | None:

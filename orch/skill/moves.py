@@ -11,6 +11,7 @@ from orch.limits import Limits, Retries
 from orch.modes import Agent, Mode
 from orch.outcomes import NOTHING, Done, Evidence, Failed, Later, Outcome
 from orch.records import Task
+from orch.skill.backend import Backend
 from orch.skill.checks import Checks
 from orch.skill.errors import QueueValidationError, TaskClaimError
 from orch.skill.polling import PollingConfig
@@ -26,6 +27,7 @@ class Moves(Checks):
     heartbeat_tracker: dict[str, float]
     _pending_improvement_tasks: list[str]
     _limits: Limits
+    _backend: Backend | None
     _modes: Mapping[str, Mode]
     # What it took agents of this process to answer, until that is marked.
     _evidence: dict[str, Evidence]
@@ -130,6 +132,8 @@ class Moves(Checks):
             self._evidence.pop(task_id, None)
             self.heartbeat_tracker.pop(task_id, None)
             self._desk.mirror()
+            if self._backend is not None:
+                self._backend.tidy(self._desk.queue, task)
 
     def _result(self, task_id: str, handback: Mapping[str, Any] | None, status: str) -> str | None:
         """An answer as it is kept, of that status where it names none; None when there is none."""

@@ -274,7 +274,9 @@ class OrchestratorSkill(Recovery, Idling):
         said = self._handback_of(task_id, handback)
         against = list(said.contradictions)
         if self._backend is not None:
-            against += routing.missing(said, self._backend.folder)
+            with self._desk.lock:
+                folder = self._backend.folder_of(self._desk.queue, self._desk.held(task_id))
+            against += routing.missing(said, folder)
         if against:
             return f"it says success, but {'; '.join(against)}"
         judge = self._modes.get(JUDGE)

@@ -12,6 +12,7 @@ from rich.text import Text
 from orch.budget import dollars, told_of_overrun
 from orch.legible import when
 from orch.views.pieces import Grid, one_line, plain, short, span, state_text
+from orch.workdirs import Workdir
 
 if TYPE_CHECKING:
     from orch.asks import Ask
@@ -63,9 +64,12 @@ def task(
     events: Sequence[Event],
     needs: Sequence[tuple[str, int | None, bool]],
     overruns: Sequence[Overrun] = (),
+    workdirs: Sequence[Workdir] = (),
 ) -> RenderableType:
-    """One task: its fields, what it has cost beyond its order, its attempts, and its moves."""
+    """One task: its fields, what is left of where it was worked on, what it has cost beyond its order, its attempts,
+    and its moves."""
     parts = [_facts(found, attempts, needs)]
+    parts += [plain(_left(one)) for one in workdirs]
     parts += [plain(told_of_overrun(overrun), "yellow") for overrun in overruns]
     if attempts:
         parts.append(_tries(attempts))
@@ -95,6 +99,12 @@ def _facts(found: Task, attempts: Sequence[Attempt], needs: Sequence[tuple[str, 
         if value is not None:
             facts.add_row(name, plain(value))
     return facts
+
+
+def _left(one: Workdir) -> str:
+    parts = [f"branch {one.branch}"] if one.branch else []
+    parts += [f"folder {one.folder}"] if one.folder else []
+    return f"left of try {one.attempt}: {', '.join(parts)}"
 
 
 def _tries(attempts: Sequence[Attempt]) -> RenderableType:

@@ -18,11 +18,12 @@ from orch.modes import RUN, Mode
 from orch.outcomes import Cut, Done, Evidence, Failed, Later, Outcome, metrics_in
 from orch.queue import Queue
 from orch.records import Task
-from orch.work import command, function, output
+from orch.work import command, function, git, output, workdir
 from orch.work.slate import Slate
 
 if TYPE_CHECKING:
     from orch.handoff import Handback
+    from orch.workdirs import Workdir
 
 Labour = Callable[[Task], Outcome]
 
@@ -61,7 +62,7 @@ def labour(mode: Mode, bench: Bench) -> Labour:
     # Read once: a copy of the environment for every command would cost as much as the claim.
     inherited = dict(os.environ)
     if mode.agent is not None:
-        _check_program(mode, inherited)
+        _check_agent(mode, bench, inherited)
         return lambda task: _run_agent(mode, bench, inherited, desk, task)
     return lambda task: _run_command(mode, bench, inherited, desk, task)
 
@@ -154,9 +155,12 @@ def _flushed(spool: output.Spool) -> bytes:
     return spool.take()
 
 
-def _check_program(mode: Mode, environment: Mapping[str, str]) -> None:
-    """Before a task is claimed: a program that is not there fails none of them."""
+def _check_agent(mode: Mode, bench: Bench, environment: Mapping[str, str]) -> None:
+    """Before a task is claimed: a program or a repository that is not there fails none of them."""
     assert mode.command is not None
+    assert mode.agent is not None
+    if mode.agent.workdir == "worktree":
+        git.check(_folder_of(mode, bench), environment)
     program, path = mode.command[0], environment.get("PATH", os.defpath)
     if "{" not in program and shutil.which(program, path=path) is None:
         raise OrchError(f"its program {program!r} is not on PATH={path}: install it, or name it by its whole path")
@@ -169,17 +173,23 @@ def _run_agent(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk,
         return Failed("its judging was broken off; it is judged anew with the task that it is about", again=False)
 
     said: list[dict[str, Any]] = []
+    kept = gate.kept(bench.queue, task)
+    try:
+        own = workdir_of(mode, bench, task) if kept is None else workdir.latest(bench.queue, task)
+    except (git.GitError, OSError) as error:
+        return _without_workdir(error)
 
     def work(one: Task, its: Mode) -> Outcome:
-        outcome, handback = _as_agent(its, bench, inherited, desk, one, claim=task)
+        outcome, handback = _as_agent(its, bench, inherited, desk, one, claim=task, own=own)
         said.extend(handback.skill_feedback if handback else ())
         return outcome
 
-    outcome = gate.kept(bench.queue, task) or work(task, mode)
+    outcome = kept or work(task, mode)
     if bench.judge is not None and isinstance(outcome, Done) and outcome.also is None:
         limits = bench.limits
         least = limits.gate_min_confidence, limits.gate_min_quality
         outcome = gate.judged(bench.queue, task, outcome, bench.judge, work, least=least, until=bench.edge())
+    workdir.tidy(bench.queue, task, bench.state)
     if not said or not isinstance(outcome, Done | Failed):
         return outcome
     before = outcome.also
@@ -192,28 +202,76 @@ def _run_agent(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk,
     return replace(outcome, also=also)
 
 
-def ask_agent(mode: Mode, bench: Bench, task: Task) -> tuple[Outcome, Handback | None]:
-    """Do a task as an agent outside of a worker: where its answer leads, and it. `OrchError` without a program."""
+def ask_agent(mode: Mode, bench: Bench, task: Task, *, judged: Task | None = None) -> tuple[Outcome, Handback | None]:
+    """Do a task as an agent outside of a worker: where its answer leads, and it. `OrchError` without a program.
+
+    A judge works where the task that is `judged` was worked on.
+    """
     inherited = dict(os.environ)
-    _check_program(mode, inherited)
-    return _as_agent(mode, bench, inherited, _Desk(bench), task, claim=task)
+    _check_agent(mode, bench, inherited)
+    try:
+        own = workdir_of(mode, bench, task) if judged is None else workdir.latest(bench.queue, judged)
+    except (git.GitError, OSError) as error:
+        return _without_workdir(error), None
+    return _as_agent(mode, bench, inherited, _Desk(bench), task, claim=task, own=own)
+
+
+def workdir_of(mode: Mode, bench: Bench, task: Task) -> Workdir | None:
+    """The folder of a task's present attempt, made where it is not there yet; None where it works in the project."""
+    assert mode.agent is not None
+    return workdir.make(
+        bench.queue,
+        task,
+        mode.agent,
+        project=_folder_of(mode, bench),
+        state=bench.state,
+        git=git.Git(task.allotted, lambda: bench.cut(task)),
+    )
+
+
+def _folder_of(mode: Mode, bench: Bench) -> str:
+    return os.path.join(bench.project, mode.folder or "")
+
+
+def _without_workdir(error: Exception) -> Outcome:
+    """A folder that cannot be made is no fault of the task."""
+    why = f"its working folder cannot be made: {error}"
+    cut = getattr(error, "cut", None)
+    return Cut(cut, why) if cut else Later(why)
 
 
 def _as_agent(
-    mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk, task: Task, *, claim: Task
+    mode: Mode,
+    bench: Bench,
+    inherited: dict[str, str],
+    desk: _Desk,
+    task: Task,
+    *,
+    claim: Task,
+    own: Workdir | None,
 ) -> tuple[Outcome, Handback | None]:
-    """Do a task as an agent, as long as a claim stands: its own, or that on the task that it is about."""
+    """Do a task as an agent, as long as a claim stands: its own, or that on the task that it is about.
+
+    It works in the project or, where there is one, in a folder of its `own`.
+    """
     from orch.folders.root import Root
     from orch.handoff import words
     from orch.work import agent
 
-    folder = os.path.join(bench.project, mode.folder or "")
+    folder = _folder_of(mode, bench) if own is None else workdir.place(bench.state, own)
+    if own is not None:
+        inherited = {**workdir.surroundings(bench.state, own, inherited), "PWD": folder}
 
     def run(line: list[str], stdin: str, timeout: float | None, environment: Mapping[str, str]) -> command.Ran:
         ran = command.run(
             line,
             stdin=stdin.encode("utf-8", "replace"),
-            environment={**environment, "ORCH_TASK_ID": str(task.id), "ORCH_CLAIM": str(task.attempts)},
+            environment={
+                **environment,
+                "ORCH_PROJECT": bench.project,
+                "ORCH_TASK_ID": str(task.id),
+                "ORCH_CLAIM": str(task.attempts),
+            },
             folder=folder,
             timeout=timeout,
             cap=agent.READ_CAP,

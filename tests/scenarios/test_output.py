@@ -228,7 +228,7 @@ def test_output_goes_with_its_task(world: World) -> None:
     stray = world.folder / ".orch" / "output" / "0" / "77-1.out"
     stray.write_bytes(b"nobody's")
     assert "would prune 3 tasks and 3 files" in world.orch("prune", "--older", "0", "--dry-run")
-    assert world.answer("prune", "--older", "1d") == {"tasks": 0, "files": 1, "size": 8}
+    assert world.answer("prune", "--older", "1d") == {"tasks": 0, "files": 1, "size": 8, "kept": []}
     before = world.answer("status")["modes"]
     assert world.answer("prune", "--older", "0")["tasks"] == 3
     # The one with a key, the one that moved last, and those that have not ended.

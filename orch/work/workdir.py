@@ -1,0 +1,184 @@
+"""The working folder of an attempt: a fresh one, or a worktree of the project's repository on a branch of its own.
+
+Nothing that an agent made is lost: what is not empty, or not in a commit, stays, and so does a branch with commits.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from orch.modes import Agent
+from orch.queue import Queue
+from orch.records import Task
+from orch.work import git as repository
+from orch.work.git import Git, GitError
+from orch.work.output import make_folders
+from orch.workdirs import Workdir
+
+TOP = "work"
+_PER_FOLDER = 1000
+
+
+def make(queue: Queue, task: Task, agent: Agent, *, project: str, state: str, git: Git) -> Workdir | None:
+    """Make the folder of a task's present attempt, or give the one that it has; None where it works in the project.
+
+    `project` is where it would work there. `GitError` or `OSError` when it cannot be made.
+    """
+    if agent.workdir == "project":
+        return None
+    for one in queue.workdirs.of(task.id):
+        if one.attempt == task.attempts and one.folder is not None:
+            return one
+    folder = _claim_folder(state, task)
+    found = Workdir(task.id, task.attempts, folder)
+    if agent.workdir == "worktree":
+        try:
+            return _make_worktree(queue, task, found, project, os.path.join(state, folder), git)
+        except BaseException:
+            # No agent was in there yet.
+            shutil.rmtree(os.path.join(state, folder), ignore_errors=True)
+            raise
+    queue.workdirs.keep(found)
+    return found
+
+
+def _claim_folder(state: str, task: Task) -> str:
+    """Make a folder that nobody has; relative to the state folder."""
+    wanted = os.path.join(TOP, str(task.id // _PER_FOLDER), f"{task.id}-{task.attempts}")
+    make_folders(os.path.join(state, wanted))
+    ignore = os.path.join(state, TOP, ".gitignore")
+    if not os.path.exists(ignore):
+        # The state folder may lie in a repository that must not take these up as its own.
+        with open(ignore, "w", encoding="utf-8") as file:
+            file.write("*\n")
+    folder, number = wanted, 1
+    while True:
+        try:
+            os.mkdir(os.path.join(state, folder), 0o700)
+            return folder
+        except FileExistsError:
+            # Of a queue that was here before.
+            number += 1
+            folder = f"{wanted}.{number}"
+
+
+def _make_worktree(queue: Queue, task: Task, found: Workdir, project: str, path: str, git: Git) -> Workdir:
+    base = repository.head(git, project)
+    below = repository.below(git, project)
+    branch = repository.new_branch(git, project, f"{task.key or task.id}-{task.attempts}", base)
+    found = replace(found, below=below, branch=branch, base=base)
+    try:
+        queue.workdirs.keep(found)
+        repository.add_worktree(git, project, path, branch)
+        # What is not in the commit may be missing.
+        os.makedirs(os.path.join(path, below), exist_ok=True)
+    except BaseException:
+        repository.drop_branch(Git(), project, branch, base)
+        queue.workdirs.keep(replace(found, folder=None, branch=None))
+        raise
+    return found
+
+
+def place(state: str, found: Workdir) -> str:
+    """Where the agent of an attempt works."""
+    return os.path.join(state, found.folder or "", found.below)
+
+
+def left(queue: Queue, task: Task, state: str) -> list[Workdir]:
+    """What is left of the folders and branches of a task's attempts, the folders by their whole paths."""
+    found = []
+    for one in queue.workdirs.of(task.id):
+        path = os.path.join(state, one.folder or "")
+        found.append(replace(one, folder=path if one.folder and os.path.isdir(path) else None))
+    return [one for one in found if one.folder or one.branch]
+
+
+def latest(queue: Queue, task: Task) -> Workdir | None:
+    """The folder of the last attempt that had one of its own, if it is left: an answer that waits is about that."""
+    found = [one for one in queue.workdirs.of(task.id) if one.folder is not None]
+    return found[-1] if found else None
+
+
+def surroundings(state: str, found: Workdir, environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment that leads no git in the folder to the repository of somebody else."""
+    kept = {name: value for name, value in environment.items() if name not in repository.TIES}
+    return {**kept, "GIT_CEILING_DIRECTORIES": os.path.dirname(os.path.join(state, found.folder or ""))}
+
+
+def tidy(queue: Queue, task: Task, state: str) -> None:
+    """After an attempt, let go of what is left of this one and earlier ones and holds nothing that an agent made."""
+    for one in queue.workdirs.of(task.id):
+        left = _tidied(one, state)
+        if left != one:
+            queue.workdirs.keep(left)
+
+
+def _tidied(one: Workdir, state: str) -> Workdir:
+    if one.folder is None:
+        return one
+    path = os.path.join(state, one.folder)
+    if one.branch is None:
+        with suppress(OSError):
+            os.rmdir(path)
+        return one if os.path.isdir(path) else replace(one, folder=None)
+    with suppress(GitError, OSError):
+        return _without_worktree(one, path, ignored=True)
+    return one if os.path.isdir(path) else replace(one, folder=None)
+
+
+def _without_worktree(one: Workdir, path: str, *, ignored: bool) -> Workdir:
+    """What is left when a worktree goes whose content is safe elsewhere; all of it when it is not."""
+    git = Git()
+    if not repository.is_worktree(path) or not repository.is_spotless(git, path, ignored=ignored):
+        return one
+    home = repository.home_of(git, path)
+    repository.remove_worktree(git, home, path)
+    is_gone = one.branch is None or one.base is None or repository.drop_branch(git, home, one.branch, one.base)
+    return replace(one, folder=None, branch=None if is_gone else one.branch)
+
+
+def discard(queue: Queue, state: str, path: str, *, dry_run: bool) -> tuple[int, int] | None:
+    """Let go of the folder of a task that ended long ago: its files and bytes. None: it holds what is in no commit.
+
+    What a project has git ignore goes.
+    """
+    size = _size(path)
+    folder, task = os.path.relpath(path, state), int(os.path.basename(path).split("-")[0])
+    known = next((one for one in queue.workdirs.of(task) if one.folder == folder), None)
+    one = known or Workdir(task, 0, folder)
+    is_tree = one.branch is not None or repository.is_worktree(path)
+    try:
+        if is_tree and not (repository.is_worktree(path) and repository.is_spotless(Git(), path, ignored=False)):
+            return None
+        if not dry_run:
+            left = _without_worktree(one, path, ignored=False) if is_tree else _without_files(one, path)
+            if known is not None:
+                queue.workdirs.keep(left)
+    except (GitError, OSError):
+        return None
+    return size
+
+
+def _without_files(one: Workdir, path: str) -> Workdir:
+    for base, names, _ in os.walk(path):
+        for name in names:
+            inner = os.path.join(base, name)
+            if not os.path.islink(inner):
+                # Some programs take the right to write from what they keep.
+                os.chmod(inner, 0o700)
+    shutil.rmtree(path)
+    return replace(one, folder=None)
+
+
+def _size(path: str) -> tuple[int, int]:
+    files = size = 0
+    for base, _, names in os.walk(path):
+        for name in names:
+            with suppress(OSError):
+                size += os.lstat(os.path.join(base, name)).st_size
+                files += 1
+    return files, size
