@@ -28,7 +28,7 @@ def hand_in(queue: Queue, project: Project, task: Task, handback: Handback) -> T
     if task.state not in OWNED or mode is None or mode.agent is None:
         raise Conflict(f"task {task.id} is {task.state}: only a role's task that is at work can be handed in")
     roles = tuple(words.all_roles(project.roles))
-    own = workdir.latest(queue, task)
+    own = workdir.latest(queue, task, project.state)
     folder = project.folder if own is None else workdir.place(project.state, own)
     outcome = agent.lead(queue, task, handback, project=folder, roles=roles)
     if isinstance(outcome, Failed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from orch.errors import UsageError
@@ -57,6 +58,10 @@ class Mode:
     agent: Agent | None = None
     retries: Retries | None = None
     patience: Patience | None = None
+
+    def folder_in(self, project: str) -> str:
+        """Where its commands run in a project."""
+        return os.path.join(project, self.folder or "")
 
 
 def check_name(name: str) -> str:

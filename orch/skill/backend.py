@@ -57,9 +57,9 @@ class Backend:
 
             return gate.judged(queue, task, answered, judge, do, least=least, until=None)
 
-    def folder_of(self, queue: Queue, task: Task) -> str:
+    def folder_of(self, queue: Queue, task: Task | None) -> str:
         """Where the last attempt at a task was made."""
-        own = workdir.latest(queue, task)
+        own = None if task is None else workdir.latest(queue, task, self._state)
         return self._project.folder if own is None else workdir.place(self._state, own)
 
     def tidy(self, queue: Queue, task: Task) -> None:

@@ -275,7 +275,7 @@ class OrchestratorSkill(Recovery, Idling):
         against = list(said.contradictions)
         if self._backend is not None:
             with self._desk.lock:
-                folder = self._backend.folder_of(self._desk.queue, self._desk.held(task_id))
+                folder = self._backend.folder_of(self._desk.queue, self._desk.find(task_id))
             against += routing.missing(said, folder)
         if against:
             return f"it says success, but {'; '.join(against)}"

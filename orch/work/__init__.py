@@ -160,7 +160,7 @@ def _check_agent(mode: Mode, bench: Bench, environment: Mapping[str, str]) -> No
     assert mode.command is not None
     assert mode.agent is not None
     if mode.agent.workdir == "worktree":
-        git.check(_folder_of(mode, bench), environment)
+        git.check(mode.folder_in(bench.project), environment)
     program, path = mode.command[0], environment.get("PATH", os.defpath)
     if "{" not in program and shutil.which(program, path=path) is None:
         raise OrchError(f"its program {program!r} is not on PATH={path}: install it, or name it by its whole path")
@@ -175,9 +175,9 @@ def _run_agent(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk,
     said: list[dict[str, Any]] = []
     kept = gate.kept(bench.queue, task)
     try:
-        own = workdir_of(mode, bench, task) if kept is None else workdir.latest(bench.queue, task)
-    except (git.GitError, OSError) as error:
-        return _without_workdir(error)
+        own = workdir.make(mode, bench, task) if kept is None else workdir.of_answer(bench.queue, task, bench.state)
+    except workdir.NoWorkdir as error:
+        return error.outcome
 
     def work(one: Task, its: Mode) -> Outcome:
         outcome, handback = _as_agent(its, bench, inherited, desk, one, claim=task, own=own)
@@ -189,7 +189,8 @@ def _run_agent(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk,
         limits = bench.limits
         least = limits.gate_min_confidence, limits.gate_min_quality
         outcome = gate.judged(bench.queue, task, outcome, bench.judge, work, least=least, until=bench.edge())
-    workdir.tidy(bench.queue, task, bench.state)
+    if not gate.waits(bench.queue, task, outcome):
+        workdir.tidy(bench.queue, task, bench.state)
     if not said or not isinstance(outcome, Done | Failed):
         return outcome
     before = outcome.also
@@ -210,34 +211,10 @@ def ask_agent(mode: Mode, bench: Bench, task: Task, *, judged: Task | None = Non
     inherited = dict(os.environ)
     _check_agent(mode, bench, inherited)
     try:
-        own = workdir_of(mode, bench, task) if judged is None else workdir.latest(bench.queue, judged)
-    except (git.GitError, OSError) as error:
-        return _without_workdir(error), None
+        own = workdir.make(mode, bench, task) if judged is None else workdir.of_answer(bench.queue, judged, bench.state)
+    except workdir.NoWorkdir as error:
+        return error.outcome, None
     return _as_agent(mode, bench, inherited, _Desk(bench), task, claim=task, own=own)
-
-
-def workdir_of(mode: Mode, bench: Bench, task: Task) -> Workdir | None:
-    """The folder of a task's present attempt, made where it is not there yet; None where it works in the project."""
-    assert mode.agent is not None
-    return workdir.make(
-        bench.queue,
-        task,
-        mode.agent,
-        project=_folder_of(mode, bench),
-        state=bench.state,
-        git=git.Git(task.allotted, lambda: bench.cut(task)),
-    )
-
-
-def _folder_of(mode: Mode, bench: Bench) -> str:
-    return os.path.join(bench.project, mode.folder or "")
-
-
-def _without_workdir(error: Exception) -> Outcome:
-    """A folder that cannot be made is no fault of the task."""
-    why = f"its working folder cannot be made: {error}"
-    cut = getattr(error, "cut", None)
-    return Cut(cut, why) if cut else Later(why)
 
 
 def _as_agent(
@@ -258,7 +235,7 @@ def _as_agent(
     from orch.handoff import words
     from orch.work import agent
 
-    folder = _folder_of(mode, bench) if own is None else workdir.place(bench.state, own)
+    folder = mode.folder_in(bench.project) if own is None else workdir.place(bench.state, own)
     if own is not None:
         inherited = {**workdir.surroundings(bench.state, own, inherited), "PWD": folder}
 
@@ -340,8 +317,7 @@ def _words(mode: Mode, bench: Bench, task: Task) -> tuple[list[str], str]:
     """The words of the command and the folder that it runs in."""
     payload = jsontext.parse_as_written(task.payload_text)
     if mode.command is not None:
-        folder = mode.folder or ""
-        return command.fill(mode.command, payload), os.path.join(bench.project, folder)
+        return command.fill(mode.command, payload), mode.folder_in(bench.project)
     words = payload.get("words") if isinstance(payload, dict) else None
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise command.CannotRun(

@@ -66,6 +66,12 @@ def kept(queue: Queue, task: Task) -> Done | None:
     return None if found is None else Done(found)
 
 
+def waits(queue: Queue, task: Task, outcome: Outcome) -> bool:
+    """Whether an answer waits for its verdict even after this outcome, so that where it was made is still needed."""
+    has_ended = isinstance(outcome, Done) or (isinstance(outcome, Failed) and outcome.again is False)
+    return not has_ended and queue.asks.kept_answer(task.id) is not None
+
+
 def _below(result: dict[str, object], least: tuple[float, float]) -> str:
     """What the agent itself thinks too little of; what it does not say is not held against it."""
     for name, bound in zip(("confidence", "quality"), least, strict=True):

@@ -10,8 +10,11 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from orch.modes import Agent
+from orch.errors import OrchError
+from orch.modes import Mode
+from orch.outcomes import Cut, Failed, Later
 from orch.queue import Queue
 from orch.records import Task
 from orch.work import git as repository
@@ -19,31 +22,43 @@ from orch.work.git import Git, GitError
 from orch.work.output import make_folders
 from orch.workdirs import Workdir
 
+if TYPE_CHECKING:
+    from orch.work import Bench
+
 TOP = "work"
 _PER_FOLDER = 1000
 
 
-def make(queue: Queue, task: Task, agent: Agent, *, project: str, state: str, git: Git) -> Workdir | None:
+class NoWorkdir(OrchError):
+    """There is no folder to work in; ``outcome`` is what that leads to."""
+
+    def __init__(self, outcome: Cut | Failed | Later) -> None:
+        super().__init__(outcome.why if isinstance(outcome, Later) else outcome.error)
+        self.outcome = outcome
+
+
+def make(mode: Mode, bench: Bench, task: Task) -> Workdir | None:
     """Make the folder of a task's present attempt, or give the one that it has; None where it works in the project.
 
-    `project` is where it would work there. `GitError` or `OSError` when it cannot be made.
+    `NoWorkdir` when it cannot be made.
     """
-    if agent.workdir == "project":
+    assert mode.agent is not None
+    if mode.agent.workdir == "project":
         return None
-    for one in queue.workdirs.of(task.id):
+    for one in bench.queue.workdirs.of(task.id):
         if one.attempt == task.attempts and one.folder is not None:
             return one
-    folder = _claim_folder(state, task)
-    found = Workdir(task.id, task.attempts, folder)
-    if agent.workdir == "worktree":
-        try:
-            return _make_worktree(queue, task, found, project, os.path.join(state, folder), git)
-        except BaseException:
-            # No agent was in there yet.
-            shutil.rmtree(os.path.join(state, folder), ignore_errors=True)
-            raise
-    queue.workdirs.keep(found)
-    return found
+    try:
+        found = Workdir(task.id, task.attempts, _claim_folder(bench.state, task))
+        if mode.agent.workdir == "worktree":
+            git = Git(task.allotted, lambda: bench.cut(task))
+            return _make_worktree(bench, task, found, mode.folder_in(bench.project), git)
+        bench.queue.workdirs.keep(found)
+        return found
+    except (GitError, OSError) as error:
+        # No fault of the task.
+        why, cut = f"its working folder cannot be made: {error}", getattr(error, "cut", None)
+        raise NoWorkdir(Cut(cut, why) if cut else Later(why)) from None
 
 
 def _claim_folder(state: str, task: Task) -> str:
@@ -66,19 +81,21 @@ def _claim_folder(state: str, task: Task) -> str:
             folder = f"{wanted}.{number}"
 
 
-def _make_worktree(queue: Queue, task: Task, found: Workdir, project: str, path: str, git: Git) -> Workdir:
+def _make_worktree(bench: Bench, task: Task, found: Workdir, project: str, git: Git) -> Workdir:
     base = repository.head(git, project)
-    below = repository.below(git, project)
     branch = repository.new_branch(git, project, f"{task.key or task.id}-{task.attempts}", base)
-    found = replace(found, below=below, branch=branch, base=base)
+    found = replace(found, below=repository.below(git, project), branch=branch, base=base)
+    path = os.path.join(bench.state, found.folder or "")
     try:
-        queue.workdirs.keep(found)
+        bench.queue.workdirs.keep(found)
         repository.add_worktree(git, project, path, branch)
         # What is not in the commit may be missing.
-        os.makedirs(os.path.join(path, below), exist_ok=True)
+        os.makedirs(place(bench.state, found), exist_ok=True)
     except BaseException:
+        # No agent was in there yet.
+        shutil.rmtree(path, ignore_errors=True)
         repository.drop_branch(Git(), project, branch, base)
-        queue.workdirs.keep(replace(found, folder=None, branch=None))
+        bench.queue.workdirs.keep(replace(found, folder=None, branch=None))
         raise
     return found
 
@@ -97,10 +114,22 @@ def left(queue: Queue, task: Task, state: str) -> list[Workdir]:
     return [one for one in found if one.folder or one.branch]
 
 
-def latest(queue: Queue, task: Task) -> Workdir | None:
-    """The folder of the last attempt that had one of its own, if it is left: an answer that waits is about that."""
-    found = [one for one in queue.workdirs.of(task.id) if one.folder is not None]
-    return found[-1] if found else None
+def latest(queue: Queue, task: Task, state: str) -> Workdir | None:
+    """The folder of the last attempt, where it had one of its own and that is there."""
+    found = queue.workdirs.of(task.id)[-1:]
+    return found[0] if found and found[0].folder and os.path.isdir(place(state, found[0])) else None
+
+
+def of_answer(queue: Queue, task: Task, state: str) -> Workdir | None:
+    """Where the answer was made that waits for its verdict; None where that was in the project.
+
+    `NoWorkdir` when it is gone: nobody could judge by it.
+    """
+    found = latest(queue, task, state)
+    if found is None and queue.workdirs.of(task.id):
+        why = f"its answer cannot be judged any more, as the folder that it was made in is gone: 'orch retry {task.id}'"
+        raise NoWorkdir(Failed(f"{why} has it made again", again=False))
+    return found
 
 
 def surroundings(state: str, found: Workdir, environment: Mapping[str, str]) -> dict[str, str]:

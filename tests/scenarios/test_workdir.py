@@ -152,23 +152,36 @@ def test_a_fresh_folder_is_empty_stays_and_goes_with_its_task(world: World) -> N
     assert "left of try" not in world.orch("show", "t1")
 
 
-def test_the_judge_looks_at_the_very_worktree_also_after_a_crash(world: World) -> None:
-    dies = "open(os.environ['ORCH_PROJECT'] + '/died', 'x') and os.kill(os.getppid(), 9)"
-    gated(
-        world,
-        f"exec({dies!r}) if not os.path.exists(os.environ['ORCH_PROJECT'] + '/died') else "
-        "say(answer('success' if os.path.exists('made.txt') else 'failure'))",
-    )
+def worktrees_and_a_judge(world: World, verdict: str) -> None:
+    gated(world, GIT + "git('checkout', 'worked'); " + verdict)
     text = (world.folder / "orch.toml").read_text().replace("gate = true", f"gate = true\n{WORKTREE}")
     (world.folder / "orch.toml").write_text(text)
     repository(world)
     delegate(world, GIT + "open('made.txt', 'w'); " + COMMIT + "say(answer('success', 'made once'))")
+
+
+@pytest.mark.parametrize(("first", "looks"), [("os.kill(os.getppid(), 9)", 1), ("say('who knows')", 2)])
+def test_the_judge_looks_at_the_very_worktree_also_when_it_has_to_look_again(
+    world: World, first: str, looks: int
+) -> None:
+    verdict = "say(answer('success' if os.path.exists('made.txt') else 'failure'))"
+    count = "looks = open(os.environ['ORCH_PROJECT'] + '/looks', 'a+'); looks.write('x'); looks.flush(); "
+    worktrees_and_a_judge(world, f"{count}exec({first!r} if looks.tell() <= {looks} else {verdict!r})")
     world.orch("fire")
     world.orch("fire")
     assert states_by_key(world)["t1"] == "done", reason(world)
-    assert (world.folder / "died").exists()
-    assert branches(world) == ["orch/t1-1"]
+    assert (world.queue.task(1).attempts, world.lines("looks")) == (2, ["x" * (looks + 1)])
+    assert (branches(world), folders(world)) == (["orch/t1-1"], [])
     assert git(world, "log", "--format=%s", "main..orch/t1-1") == "t1\n"
+
+
+def test_an_answer_is_not_judged_by_a_folder_that_is_gone(world: World) -> None:
+    worktrees_and_a_judge(world, "__import__('shutil').rmtree(os.getcwd()); os.kill(os.getppid(), 9)")
+    world.orch("fire")
+    world.orch("fire")
+    assert states_by_key(world)["t1"] == "failed"
+    assert "the folder that it was made in is gone: 'orch retry 1' has it made again" in reason(world)
+    assert branches(world) == ["orch/t1-1"]
 
 
 @pytest.mark.parametrize(
