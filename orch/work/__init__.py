@@ -175,7 +175,7 @@ def _run_agent(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Desk,
     said: list[dict[str, Any]] = []
     kept = gate.kept(bench.queue, task)
     try:
-        own = workdir.make(mode, bench, task) if kept is None else workdir.of_answer(bench.queue, task, bench.state)
+        own = workdir.make(mode, bench, task) if kept is None else workdir.of_answer(mode, bench, task)
     except workdir.NoWorkdir as error:
         return error.outcome
 
@@ -211,7 +211,7 @@ def ask_agent(mode: Mode, bench: Bench, task: Task, *, judged: Task | None = Non
     inherited = dict(os.environ)
     _check_agent(mode, bench, inherited)
     try:
-        own = workdir.make(mode, bench, task) if judged is None else workdir.of_answer(bench.queue, judged, bench.state)
+        own = workdir.make(mode, bench, task) if judged is None else workdir.of_answer(mode, bench, judged)
     except workdir.NoWorkdir as error:
         return error.outcome, None
     return _as_agent(mode, bench, inherited, _Desk(bench), task, claim=task, own=own)

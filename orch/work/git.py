@@ -145,7 +145,8 @@ def drop_branch(git: Git, folder: str, branch: str, base: str) -> bool:
 
 
 def add_worktree(git: Git, folder: str, path: str, branch: str) -> None:
-    git.patiently(folder, "worktree", "add", "--quiet", path, branch)
+    # A worktree of the branch whose folder is gone is in nobody's way.
+    git.patiently(folder, "worktree", "add", "--quiet", "--force", path, branch)
 
 
 def is_worktree(path: str) -> bool:

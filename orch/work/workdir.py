@@ -56,9 +56,13 @@ def make(mode: Mode, bench: Bench, task: Task) -> Workdir | None:
         bench.queue.workdirs.keep(found)
         return found
     except (GitError, OSError) as error:
-        # No fault of the task.
-        why, cut = f"its working folder cannot be made: {error}", getattr(error, "cut", None)
-        raise NoWorkdir(Cut(cut, why) if cut else Later(why)) from None
+        raise _without(error) from None
+
+
+def _without(error: Exception) -> NoWorkdir:
+    """A folder that cannot be made is no fault of the task."""
+    why, cut = f"its working folder cannot be made: {error}", getattr(error, "cut", None)
+    return NoWorkdir(Cut(cut, why) if cut else Later(why))
 
 
 def _claim_folder(state: str, task: Task) -> str:
@@ -120,15 +124,29 @@ def latest(queue: Queue, task: Task, state: str) -> Workdir | None:
     return found[0] if found and found[0].folder and os.path.isdir(place(state, found[0])) else None
 
 
-def of_answer(queue: Queue, task: Task, state: str) -> Workdir | None:
+def of_answer(mode: Mode, bench: Bench, task: Task) -> Workdir | None:
     """Where the answer was made that waits for its verdict; None where that was in the project.
 
-    `NoWorkdir` when it is gone: nobody could judge by it.
+    A worktree that is gone is made again from its branch. `NoWorkdir` when there is none: nobody could judge by it.
     """
-    found = latest(queue, task, state)
-    if found is None and queue.workdirs.of(task.id):
-        why = f"its answer cannot be judged any more, as the folder that it was made in is gone: 'orch retry {task.id}'"
-        raise NoWorkdir(Failed(f"{why} has it made again", again=False))
+    known = bench.queue.workdirs.of(task.id)
+    found = latest(bench.queue, task, bench.state)
+    if found is not None or not known:
+        return found
+    if known[-1].branch is not None:
+        try:
+            return _restored(bench, task, known[-1], mode.folder_in(bench.project))
+        except (GitError, OSError) as error:
+            raise _without(error) from None
+    why = f"its answer cannot be judged any more, as the folder that it was made in is gone: 'orch retry {task.id}'"
+    raise NoWorkdir(Failed(f"{why} has it made again", again=False))
+
+
+def _restored(bench: Bench, task: Task, gone: Workdir, project: str) -> Workdir:
+    found = replace(gone, folder=_claim_folder(bench.state, task))
+    bench.queue.workdirs.keep(found)
+    repository.add_worktree(Git(), project, os.path.join(bench.state, found.folder or ""), found.branch or "")
+    os.makedirs(place(bench.state, found), exist_ok=True)
     return found
 
 

@@ -152,12 +152,15 @@ def test_a_fresh_folder_is_empty_stays_and_goes_with_its_task(world: World) -> N
     assert "left of try" not in world.orch("show", "t1")
 
 
-def worktrees_and_a_judge(world: World, verdict: str) -> None:
+def worktrees_and_a_judge(world: World, verdict: str, kind: str = "worktree") -> None:
     gated(world, GIT + "git('checkout', 'worked'); " + verdict)
-    text = (world.folder / "orch.toml").read_text().replace("gate = true", f"gate = true\n{WORKTREE}")
+    text = (world.folder / "orch.toml").read_text().replace("gate = true", f'gate = true\nworkdir = "{kind}"')
     (world.folder / "orch.toml").write_text(text)
     repository(world)
-    delegate(world, GIT + "open('made.txt', 'w'); " + COMMIT + "say(answer('success', 'made once'))")
+    own = (
+        "git('init'); git('config', 'user.name', 'T'); git('config', 'user.email', 't@t'); " if kind == "fresh" else ""
+    )
+    delegate(world, GIT + own + "open('made.txt', 'w'); " + COMMIT + "say(answer('success', 'made once'))")
 
 
 @pytest.mark.parametrize(("first", "looks"), [("os.kill(os.getppid(), 9)", 1), ("say('who knows')", 2)])
@@ -175,13 +178,18 @@ def test_the_judge_looks_at_the_very_worktree_also_when_it_has_to_look_again(
     assert git(world, "log", "--format=%s", "main..orch/t1-1") == "t1\n"
 
 
-def test_an_answer_is_not_judged_by_a_folder_that_is_gone(world: World) -> None:
-    worktrees_and_a_judge(world, "__import__('shutil').rmtree(os.getcwd()); os.kill(os.getppid(), 9)")
+@pytest.mark.parametrize(("kind", "state"), [("worktree", "done"), ("fresh", "failed")])
+def test_an_answer_is_never_judged_by_another_folder_than_its_own(world: World, kind: str, state: str) -> None:
+    dies = "__import__('shutil').rmtree(os.getcwd()); open(home + '/died', 'x'); os.kill(os.getppid(), 9)"
+    verdict = "say(answer('success' if os.path.exists('made.txt') else 'failure'))"
+    home = "home = os.environ['ORCH_PROJECT']; "
+    worktrees_and_a_judge(world, f"{home}exec({verdict!r} if os.path.exists(home + '/died') else {dies!r})", kind)
     world.orch("fire")
     world.orch("fire")
-    assert states_by_key(world)["t1"] == "failed"
-    assert "the folder that it was made in is gone: 'orch retry 1' has it made again" in reason(world)
-    assert branches(world) == ["orch/t1-1"]
+    assert states_by_key(world)["t1"] == state, reason(world)
+    told = "the folder that it was made in is gone: 'orch retry 1' has it made again"
+    assert (told in reason(world)) is (state == "failed")
+    assert branches(world) == (["orch/t1-1"] if kind == "worktree" else [])
 
 
 @pytest.mark.parametrize(
