@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from orch import files
-from orch.folders.root import Root, move, split, write
+from orch.folders.root import Root, move, reason_path, split, write
 from orch.handoff import words, writing
 from orch.queue import Queue
 from orch.records import Attempt, Task
@@ -60,24 +60,24 @@ def _place_delegate(root: Root, task: Task, key: str) -> None:
     if there is None and not text:
         # What came without an order has none.
         return
+    if there == wanted:
+        return
+    if os.path.lexists(wanted):
+        # Somebody else's, which was refused or left there: the name is the task's.
+        _step_aside(wanted)
     if there is None:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         write(wanted, text)
-    elif there != wanted:
-        if os.path.lexists(wanted):
-            # Somebody else's, which was refused or left there: the name is the task's.
-            _step_aside(wanted)
+    else:
         move(there, folder)
 
 
 def _step_aside(path: str) -> None:
     """Another name for a file, and for what says why it was refused."""
-    folder, name = os.path.split(path)
-    stem, _ = split(name)
-    moved = split(os.path.basename(move(path, folder)))[0]
-    why = os.path.join(folder, f"{stem}-ERROR.json")
+    folder, why = os.path.dirname(path), reason_path(path)
+    moved = move(path, folder)
     if os.path.lexists(why):
-        move(why, folder, f"{moved}-ERROR.json")
+        move(why, folder, os.path.basename(reason_path(moved)))
 
 
 def _place_story(queue: Queue, root: Root, task: Task, key: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ ENDINGS = (".yaml", ".yml", ".json")
 # There from the beginning; the others are made when they are first used.
 FIRST = (State.INCOMING, State.PROCESSING, State.DONE, State.FAILED)
 _LOCK = ".lock"
+# Bytes of a name that we make: some systems take 255, and a file is written under a longer one first.
+_LONGEST = 240
 # Hundredths of a second that one look waits for another one.
 _LOCK_TRIES = 200
 
@@ -53,10 +56,13 @@ class Root:
         return os.path.join(self.folder(state), f"{task_id}.yaml")
 
     def find(self, task_id: str) -> str | None:
-        """Where a DELEGATE lies; that in ``incoming`` last, as it may be another one of the same name."""
+        """Where a DELEGATE lies; that in ``incoming`` last, as it may be another one of the same name.
+
+        One that was refused is no task's, whatever its name.
+        """
         states = [state for state in State if state is not State.INCOMING]
         for state in (State.PROCESSING, *states, State.INCOMING):
-            if os.path.lexists(path := self.delegate(task_id, state)):
+            if os.path.lexists(path := self.delegate(task_id, state)) and not _is_refused(path):
                 return path
         return None
 
@@ -76,10 +82,10 @@ def move(source: str, folder: str, name: str | None = None) -> str:
     """Move a file to a folder, under another name (-2, -3 …) where its own is taken: the new path."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     stem, ending = split(name or os.path.basename(source))
-    number, target = 1, os.path.join(folder, f"{stem}{ending}")
+    number, target = 1, os.path.join(folder, named(stem, ending) if name else os.path.basename(source))
     while not _moved(source, target):
         number += 1
-        target = os.path.join(folder, f"{stem}-{number}{ending}")
+        target = os.path.join(folder, named(stem, f"-{number}{ending}"))
     return target
 
 
@@ -88,6 +94,18 @@ def write(path: str, content: str) -> None:
     if os.path.lexists(path) and not _holds(path, content):
         move(path, os.path.dirname(path))
     files.replace(path, content)
+
+
+def named(beginning: str, end: str) -> str:
+    """A file's name of two parts; where it would be too long, the first one is cut."""
+    room, written = _LONGEST - len(os.fsencode(end)), os.fsencode(beginning)
+    return (beginning if len(written) <= room else written[:room].decode("utf-8", "ignore")) + end
+
+
+def reason_path(path: str) -> str:
+    """Where it says why a DELEGATE failed or was refused: beside it."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, named(split(name)[0], "-ERROR.json"))
 
 
 def split(name: str) -> tuple[str, str]:
@@ -127,6 +145,16 @@ def _moved(source: str, target: str) -> bool:
     with suppress(FileNotFoundError):
         os.unlink(source)
     return True
+
+
+def _is_refused(path: str) -> bool:
+    """Whether a file was set aside: the reason beside it names no task."""
+    try:
+        with open(reason_path(path), "rb") as file:
+            told = json.load(file)
+    except (OSError, ValueError):
+        return False
+    return isinstance(told, dict) and told.get("task_id", "") is None
 
 
 def _is_same(one: str, other: str) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from orch import clock
 from orch.errors import Conflict, OrchError
-from orch.folders.root import ENDINGS, Root, move, split, write
+from orch.folders.root import ENDINGS, Root, move, reason_path, split, write
 from orch.handoff import Delegate, HandoffError, orders, read_delegates, words
 from orch.handoff.delegate import LARGEST
 from orch.legible import shown
@@ -64,6 +64,7 @@ class Dropped:
         self._roles = words.all_roles(roles)
         self._known: dict[str, _Sign] = {}
         self._seen: dict[str, tuple[_Sign, float]] = {}
+        self._displaced = False
 
     def is_waiting(self) -> bool:
         """Whether a file is there that the last look has not seen, without opening any."""
@@ -71,6 +72,12 @@ class Dropped:
 
     def take(self, queue: Queue, taken: Taken) -> None:
         """Add what was dropped; what cannot be taken goes to ``failed`` with the reason. Only under the root's lock."""
+        self._take(queue, taken)
+        if self._displaced:
+            self._take(queue, taken)
+
+    def _take(self, queue: Queue, taken: Taken) -> None:
+        self._displaced, taken.unsettled = False, 0
         found: list[_Found] = []
         names = self._names()
         for name in names:
@@ -99,18 +106,20 @@ class Dropped:
 
     def _sign(self, name: str) -> _Sign | None:
         try:
-            status = os.lstat(os.path.join(self.root.folder(State.INCOMING), name))
+            return _sign_of(os.lstat(os.path.join(self.root.folder(State.INCOMING), name)))
         except OSError:
             return None
-        return status.st_ino, status.st_mtime_ns, status.st_size
 
     def _look(self, queue: Queue, name: str, taken: Taken) -> _Found | None:
         """One file: what it holds, if it is new, whole and sound."""
         path = os.path.join(self.root.folder(State.INCOMING), name)
-        sign = self._sign(name)
-        if sign is None or self._known.get(name) == sign:
+        try:
+            status = os.lstat(path)
+        except OSError:
             return None
-        status = os.lstat(path)
+        sign = _sign_of(status)
+        if self._known.get(name) == sign:
+            return None
         if not stat.S_ISREG(status.st_mode):
             kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no plain file"
             self._refuse(path, f"{shown(name)} is {kind}: drop a file", taken)
@@ -139,12 +148,14 @@ class Dropped:
         """What a file holds, and whether nobody is writing it any more."""
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            is_free = _is_free(descriptor)
             with os.fdopen(os.dup(descriptor), "rb") as file:
                 data = file.read(LARGEST + 1)
+            # Asked for behind the reading: nobody has it open now, and nobody has changed it since it was looked at.
+            is_free = _is_free(descriptor)
+            is_same = _sign_of(os.fstat(descriptor)) == sign
         finally:
             os.close(descriptor)
-        return data, self._is_old(name, sign) if is_free is None else is_free
+        return data, is_same and (self._is_old(name, sign) if is_free is None else is_free)
 
     def _is_old(self, name: str, sign: _Sign) -> bool:
         """Whether a file is as it was a while ago, by its own time or, as clocks may differ, by what was seen."""
@@ -164,6 +175,8 @@ class Dropped:
             if len(found) > 1:
                 for each in found:
                     self._add(queue, [each], taken)
+            elif self._sign(os.path.basename(found[0].path)) != found[0].sign:
+                self._displaced = True
             elif isinstance(error, Conflict) or not isinstance(error, OrchError) or error.exit_code in (2, 8):
                 self._refuse(found[0].path, str(error), taken)
             else:
@@ -180,6 +193,10 @@ class Dropped:
     def _settle(self, queue: Queue, found: _Found, added: list[Added], taken: Taken) -> None:
         """A file whose tasks are there: it becomes the one of its task, or is set aside as there was one."""
         name = os.path.basename(found.path)
+        if self._sign(name) != found.sign:
+            # Another one has this name by now, and this one another name, under which it is looked at again.
+            self._displaced = True
+            return
         if len(added) > 1:
             # Each gets a file of its own; this one has been taken, and is not looked at again.
             move(found.path, self.root.folder(State.INCOMING), f"{name}.taken")
@@ -210,10 +227,14 @@ class Dropped:
     def _refuse(self, path: str, why: str, taken: Taken) -> None:
         """Set a file aside, with the reason beside it."""
         moved = move(path, self.root.folder(State.FAILED))
-        stem, _ = split(os.path.basename(moved))
+        # No task's, and so that of no file that will bear this name.
         told = {"task_id": None, "error": why, "failed_at": clock.stamp(clock.now())}
-        write(os.path.join(os.path.dirname(moved), f"{stem}-ERROR.json"), json.dumps(told, indent=2) + "\n")
+        write(reason_path(moved), json.dumps(told, indent=2) + "\n")
         taken.refused.append(why)
+
+
+def _sign_of(status: os.stat_result) -> _Sign:
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _answered(queue: Queue, name: str) -> Task | None:
