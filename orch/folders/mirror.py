@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from orch import files
-from orch.folders.root import Root, move, reason_path, split, write
+from orch.folders.root import Root, is_same, move, reason_path, split, write
 from orch.handoff import words, writing
 from orch.queue import Queue
 from orch.records import Attempt, Task
@@ -61,8 +61,9 @@ def _place_delegate(root: Root, task: Task, key: str) -> None:
         # What came without an order has none.
         return
     if there == wanted:
+        root.finish_moves(wanted)
         return
-    if os.path.lexists(wanted):
+    if os.path.lexists(wanted) and not (there and is_same(there, wanted)):
         # Somebody else's, which was refused or left there: the name is the task's.
         _step_aside(wanted)
     if there is None:

@@ -66,6 +66,13 @@ class Root:
                 return path
         return None
 
+    def finish_moves(self, path: str) -> None:
+        """Do the second step of moves that were broken off between their two: a file has one place."""
+        name = os.path.basename(path)
+        for state in State:
+            if is_same(other := os.path.join(self.folder(state), name), path) and other != path:
+                os.unlink(other)
+
     def answers(self, task_id: str, state: str = State.PROCESSING) -> list[str]:
         """The files in a state's folder that are by their name answers to a task, the newest first."""
         id = re.escape(task_id)
@@ -108,6 +115,14 @@ def reason_path(path: str) -> str:
     return os.path.join(folder, named(split(name)[0], "-ERROR.json"))
 
 
+def is_same(one: str, other: str) -> bool:
+    """Whether two names are of one file: a move that was broken off between its two steps."""
+    try:
+        return os.path.samestat(os.lstat(one), os.lstat(other))
+    except OSError:
+        return False
+
+
 def split(name: str) -> tuple[str, str]:
     """The name of a file and its ending."""
     for ending in ENDINGS:
@@ -132,7 +147,7 @@ def _moved(source: str, target: str) -> bool:
         # A link and not a rename, which would take the place of what is there.
         os.link(source, target, follow_symlinks=False)
     except FileExistsError:
-        if not _is_same(source, target) or os.path.samefile(os.path.dirname(source), os.path.dirname(target)):
+        if not is_same(source, target) or _is_one_name(source, target):
             return False
     except OSError as error:
         # A folder, or a file system without links.
@@ -157,12 +172,9 @@ def _is_refused(path: str) -> bool:
     return isinstance(told, dict) and told.get("task_id", "") is None
 
 
-def _is_same(one: str, other: str) -> bool:
-    """Whether two names are of one file: a move that was broken off between its two steps."""
-    try:
-        return os.path.samestat(os.lstat(one), os.lstat(other))
-    except OSError:
-        return False
+def _is_one_name(one: str, other: str) -> bool:
+    (folder, name), (other_folder, other_name) = os.path.split(one), os.path.split(other)
+    return name == other_name and os.path.samefile(folder, other_folder)
 
 
 def _holds(path: str, content: str) -> bool:

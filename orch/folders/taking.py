@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from orch import clock
 from orch.errors import Conflict, OrchError
-from orch.folders.root import ENDINGS, Root, move, reason_path, split, write
+from orch.folders.root import ENDINGS, Root, is_same, move, reason_path, split, write
 from orch.handoff import Delegate, HandoffError, orders, read_delegates, words
 from orch.handoff.delegate import LARGEST
 from orch.legible import shown
@@ -205,6 +205,9 @@ class Dropped:
         there = self.root.find(id)
         if there == found.path:
             self._known[name] = found.sign
+        elif there is not None and is_same(there, found.path):
+            # A move that was broken off between its two steps.
+            os.unlink(found.path)
         elif there is None or added[0].new:
             state = queue.task(added[0].id).state
             if there is not None:

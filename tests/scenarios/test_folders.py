@@ -6,17 +6,24 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orch import clock
-from orch.folders import Exchange, Taken
+from orch import clock, settings
+from orch.errors import UsageError
+from orch.folders import Exchange, Taken, taking
 from orch.limits import Retries
-from tests.conftest import World
+from orch.queue import Queue
+from tests.conftest import World, eventually
 from tests.scenarios.test_agents import agents, delegate, reason
 
 FULL = pytest.mark.full
+OPEN = os.open
 
 
 def root(world: World) -> Path:
@@ -419,3 +426,234 @@ def test_an_agent_may_drop_its_answer_beside_its_order(world: World) -> None:
         assert json.loads(world.queue.attempts(id)[-1].result or "")["output"] == "dropped"
     assert {"done/t1-HANDBACK-Engineer.yaml", "done/HANDBACK-t2-20261201T101500Z.yaml"} <= set(files(world))
     assert (root(world) / "failed/t3-HANDBACK.yaml").read_text() == old.format("t3")
+
+
+# Files that are being written
+
+
+def test_a_file_is_not_taken_while_somebody_writes_it_however_whole_it_looks(world: World) -> None:
+    looking = exchange(world)
+    path = drop(world, "t1.yaml", "")
+    with open(path, "w") as file:
+        for line in order().splitlines(keepends=True):
+            file.write(line)
+            file.flush()
+            os.utime(path, (1, 1))
+            assert looking.run(world.queue) == Taken(unsettled=1)
+        file.write("context: written last\n")
+    assert looking.run(world.queue).added == 1
+    assert "written last" in world.queue.task(1).payload["delegate"]
+
+
+def test_a_file_that_a_writer_of_another_process_holds_open_waits_for_it(world: World) -> None:
+    path = drop(world, "t1.yaml", "")
+    writer = subprocess.Popen(["sh", "-c", 'exec 3>"$1"; cat >&3', "sh", path], stdin=subprocess.PIPE)
+    try:
+        assert writer.stdin
+        writer.stdin.write(order().encode())
+        writer.stdin.flush()
+        eventually(lambda: path.read_text() == order())
+        assert look(world) == Taken(unsettled=1)
+    finally:
+        writer.communicate()
+    assert look(world).added == 1
+
+
+def test_a_file_that_changes_while_it_is_read_is_read_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = drop(world, "t1.yaml", order())
+    judge = taking._is_free
+
+    def change(descriptor: int) -> bool | None:
+        # It was read, and now a writer comes and goes.
+        monkeypatch.setattr(taking, "_is_free", judge)
+        path.write_text(order(scope="at last"))
+        return judge(descriptor)
+
+    monkeypatch.setattr(taking, "_is_free", change)
+    assert look(world) == Taken(unsettled=1)
+    assert look(world).added == 1
+    assert world.queue.task(1).payload["scope"] == "at last"
+
+
+def test_a_broken_file_gets_time_to_be_completed(world: World) -> None:
+    looking = Exchange(str(root(world)), ("engineer",), settled=0.2)
+    path = drop(world, "t1.yaml", order()[:40])
+    assert looking.run(world.queue) == Taken(unsettled=1)
+    path.write_text(order())
+    assert looking.run(world.queue).added == 1
+    drop(world, "t2.yaml", order("t2")[:40])
+    eventually(lambda: looking.run(world.queue).refused)
+    assert files(world)[:2] == ["failed/t2-ERROR.json", "failed/t2.yaml"]
+
+
+def test_without_leases_a_file_is_taken_once_it_has_been_left_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking, "_is_free", lambda _: None)
+    looking = Exchange(str(root(world)), ("engineer",), settled=0.2)
+    path = drop(world, "t1.yaml", order())
+    # By a clock that is ahead, so that its age says nothing.
+    os.utime(path, (2**31, 2**31))
+    assert looking.run(world.queue) == Taken(unsettled=1)
+    eventually(lambda: looking.run(world.queue).added)
+
+
+# Crashes, and several at once
+
+
+class PowerCut(BaseException):
+    """Nothing that comes after it happens."""
+
+
+def cut_look(world: World, monkeypatch: pytest.MonkeyPatch, number: int) -> bool:
+    """A look in which the power goes at the n-th change of a file; whether there were so many."""
+    calls = [0]
+
+    def cutting(change: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            calls[0] += 1
+            if calls[0] == number:
+                raise PowerCut
+            return change(*args, **kwargs)
+
+        return run
+
+    for name in ("link", "unlink", "rename", "replace", "makedirs"):
+        monkeypatch.setattr(os, name, cutting(getattr(os, name)))
+    with suppress(PowerCut):
+        look(world)
+    return calls[0] >= number
+
+
+def lives(queue: Queue, id: str) -> Iterator[None]:
+    """Everything that happens to a task, with a look in between."""
+    yield
+    [task] = queue.claim("engineer", start=False)
+    yield
+    queue.start(task)
+    yield
+    queue.crash(task, "missing")
+    yield
+    queue.recover(queue.find(id), Retries(max_attempts=5, backoff_base_sec=0))
+    yield
+    [task] = queue.claim("engineer")
+    queue.fail(task, "no luck", result=answered("failure", "one"))
+    yield
+    queue.requeue(task.id)
+    yield
+    [task] = queue.claim("engineer")
+    yield
+    queue.fail(task, "no luck again", result=answered("failure", "two"))
+    yield
+    queue.requeue(task.id)
+    [task] = queue.claim("engineer")
+    queue.finish(task, answered("success", "three"))
+    yield
+
+
+@pytest.mark.parametrize("step", [0, 1, *(pytest.param(step, marks=FULL) for step in range(2, 10))])
+def test_wherever_a_look_is_cut_off_the_next_one_makes_up_for_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    number, was_cut = 0, True
+    while was_cut:
+        number += 1
+        id = f"t{number}"
+        drop(world, f"{id} order.yaml", order(id))
+        for at, _ in enumerate(lives(world.queue, id)):
+            if at == step:
+                with monkeypatch.context() as patch:
+                    was_cut = cut_look(world, patch, number)
+            look(world)
+        told = [f"failed/{id}-{kind}" for kind in ("ERROR-2.json", "ERROR.json", "HANDBACK-2.yaml", "HANDBACK.yaml")]
+        assert files(world) == [f"done/{id}-HANDBACK.yaml", f"done/{id}.meta.json", f"done/{id}.yaml", *told], number
+        assert (root(world) / f"done/{id}.yaml").read_text() == order(id)
+        shutil.rmtree(root(world))
+    assert number > 3
+
+
+def test_a_file_whose_task_was_added_before_a_crash_is_taken_for_that_task(world: World) -> None:
+    delegate(world, "say(answer('success'))")
+    drop(world, "my order.yaml", order())
+    [task] = world.queue.claim("engineer")
+    assert not look(world).anything
+    assert files(world) == ["processing/t1.meta.json", "processing/t1.yaml"]
+    assert world.queue.holds(task)
+
+
+def test_several_that_look_at_once_take_every_file_once(world: World) -> None:
+    staffed(world)
+    for n in range(60):
+        drop(world, f"order {n}.yaml", order(f"t{n}"))
+    looks = [world.start("sweep", "--json") for _ in range(3)]
+    told = [json.loads(one.communicate()[0])["data"]["swept"] for one in looks]
+    assert [one.returncode for one in looks] == [0, 0, 0]
+    assert sum(one["taken"] for one in told) == 60
+    assert [one["refused"] for one in told] == [[], [], []]
+    assert keys(world) == {f"t{n}": "incoming" for n in range(60)}
+    assert files(world) == sorted(f"incoming/t{n}.yaml" for n in range(60))
+
+
+@FULL
+def test_looks_that_are_killed_at_random_lose_nothing(world: World) -> None:
+    staffed(world)
+    for n in range(400):
+        drop(world, f"order {n}.yaml", order(f"t{n}"))
+    for n in range(12):
+        sweep = world.start("sweep", "-q")
+        limit = 0.25 + n / 20
+        with suppress(subprocess.TimeoutExpired):
+            sweep.wait(limit)
+        sweep.kill()
+        sweep.wait()
+    look(world)
+    assert keys(world) == {f"t{n}": "incoming" for n in range(400)}
+    assert files(world) == sorted(f"incoming/t{n}.yaml" for n in range(400))
+
+
+def test_a_look_that_finds_nothing_new_opens_no_file(world: World) -> None:
+    looking = exchange(world)
+    for n in range(200):
+        drop(world, f"t{n}.yaml", order(f"t{n}"))
+    assert looking.run(world.queue).added == 200
+    opened: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "open", lambda path, *rest, **more: opened.append(str(path)) or OPEN(path, *rest, **more))
+        assert not looking.run(world.queue).anything
+    assert [Path(path).name for path in opened] == [".lock"]
+
+
+# Where they lie
+
+
+def test_the_root_may_be_anywhere_and_a_project_without_agents_has_none(world: World) -> None:
+    assert world.queue.tasks() == []
+    world.orch("sweep")
+    assert not root(world).exists()
+    command = json.dumps([sys.executable, "-c", ""])
+    world.settings(f'[queue]\nroot = "elsewhere/queue"\n[agents.engineer]\ncommand = {command}')
+    other = world.folder / "elsewhere" / "queue"
+    (other / "incoming").mkdir(parents=True)
+    (other / "incoming" / "x.yaml").write_text(order())
+    world.orch("sweep")
+    assert (other / "incoming" / "t1.yaml").read_text() == order()
+    assert not root(world).exists()
+
+
+def test_a_session_of_a_harness_has_a_queue_and_folders_of_its_own(world: World, tmp_path: Path) -> None:
+    staffed(world)
+    env = {"HOME": str(tmp_path), "ORCH_SESSION": "s-1", "ORCH_HARNESS": "claude"}
+    mine = tmp_path / ".agentic-engineers" / "artifacts" / "s-1" / "claude"
+    world.orch("delegate", "-", stdin=order(), env=env)
+    (mine / "queue" / "incoming").mkdir(parents=True, exist_ok=True)
+    (mine / "queue" / "incoming" / "x.yaml").write_text(order("t2"))
+    told = json.loads(world.orch("poll", "--json", env=env))["data"]
+    assert sum(tally["done"] for tally in told["tallies"]) == 2
+    assert sorted(path.name for path in (mine / "queue" / "done").glob("t?.yaml")) == ["t1.yaml", "t2.yaml"]
+    assert (mine / "orch.db").exists()
+    assert keys(world) == {}
+    world.orch("list", env={**env, "ORCH_HARNESS": "../x"}, code=2)
+    assert "cannot be the name of a folder" in world.err
+    for wrong in ("a/b", "", "..", None):
+        with pytest.raises(UsageError):
+            settings.session_folder("s-1", wrong)
