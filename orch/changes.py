@@ -95,6 +95,11 @@ class Changes:
         """Whether the system tells of changes; else they are looked for."""
         return self._inotify is not None
 
+    @property
+    def is_out_of_watches(self) -> bool:
+        """Whether the system could tell of changes, but has no watch left for this process."""
+        return self._inotify is None and sys.platform.startswith("linux")
+
     def wait(self, most: float | None = None) -> set[str]:
         """Wait so many seconds, one at the most: for ``changed``, ``dropped``, ``gone`` (the reader), ``signal``, keys.
 

@@ -117,6 +117,15 @@ class Ledger:
         """The newest fires first."""
         return [Fire(*row) for row in self.database.run("fires", limit=limit)]
 
+    def rouse(self) -> None:
+        """Ask the poll that runs to look."""
+        with self.database.transaction():
+            self.database.run("rouse")
+
+    def roused(self) -> int:
+        """How often a poll was asked to look; it goes up."""
+        return int(self.database.run("roused")[0][0])
+
     def last_success(self, endings: tuple[str, str]) -> tuple[int, str] | None:
         """The newest fire that ended in one of two ways: its number and when it was closed."""
         rows = self.database.run("last_success", one=endings[0], other=endings[1])

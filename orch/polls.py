@@ -8,7 +8,6 @@ wake it is watched from before the first look to behind the last one.
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections.abc import Callable
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
@@ -32,6 +31,7 @@ KIND = "poll"
 # Seconds between looks for seats that are worth having, and between looks at a file that is being written.
 _SEAT_PAUSE = 0.5
 _WRITE_PAUSE = 0.2
+_NET = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,15 @@ def poll(
     forever: bool = False,
     report: Callable[[Progress], None] = lambda _: None,
     news: Callable[[Round], None] = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Fired:
     """Drain the queue until nothing is left to do; with `forever`, sleep then and go on. How the last poll went.
 
     Nothing is left when nothing can be claimed, nobody works, and nothing is due within ``poll_interval_fast``. A poll
     that goes on for ever writes a note at the end of each day. `report` is told of the progress, `news` of each round
-    that came to anything. `Held` when another poll runs, `Refused` when everything is paused and it would only end.
-    `Stopped` when a signal ended it: what ran is given back, and the note is written all the same.
+    that came to anything, `say` of what makes it slower. `Held` when another poll runs, `Refused` when everything is
+    paused and it would only end. `Stopped` when a signal ended it: what ran is given back, and the note is written all
+    the same.
     """
     exchange = Exchange.of(project)
     incoming = None
@@ -72,17 +74,19 @@ def poll(
         incoming = exchange.root.folder(State.INCOMING)
     # From before the poll is known by its row: whoever reads that may send the signal.
     with Changes(project.database, incoming=incoming, rouse=True) as changes:
+        if changes.is_out_of_watches:
+            say("the system has no inotify watch left: the poll looks for changes once a second")
         return _Poll(queue, project, changes, exchange, report, news).run(forever)
 
 
 def wake(queue: Queue) -> Fire:
-    """Wake the poll that sleeps; `NotFound` when none runs, `OrchError` when it is somebody else's."""
+    """Wake the poll that sleeps; `NotFound` when none runs.
+
+    It is asked by way of the database and not by a signal, which would end a program that polls in a thread.
+    """
     for running in queue.ledger.fires_open():
         if running.kind == KIND and processes.is_alive(running.process):
-            try:
-                os.kill(running.pid, signal.SIGUSR1)
-            except OSError as error:
-                raise OrchError(f"{running.name} (pid {running.pid}) cannot be woken: {error.strerror}") from None
+            queue.ledger.rouse()
             return running
     raise NotFound("no poll is running here: 'orch poll --forever' is one")
 
@@ -106,15 +110,17 @@ class _Poll:
     looked: float = 0.0
     seated: float = 0.0
     avoided: set[str] = field(default_factory=set)
+    asked: int = 0
 
     def run(self, forever: bool) -> Fired:
+        self.asked = self.queue.ledger.roused()
         self._open(forever)
         clean, reason = 0, "normal"
         try:
             while True:
                 acted = self._round(reason)
                 clean = 0 if acted else clean + 1
-                if self.changes.caught is not None or not (forever or self._is_due_soon()):
+                if self.changes.caught is not None or not (forever or self._is_any_left()):
                     break
                 if self._is_another_day():
                     self._deliver(self._end("passed"))
@@ -178,7 +184,10 @@ class _Poll:
         """Look, and work until nobody works any more: whether anything came of it."""
         before = (self.barrier.drained, self.barrier.failed, self.swept.taken, len(self.swept.refused))
         acted = self._look()
-        acted |= self._drain()
+        if self._drain():
+            acted = True
+            # What has crashed is due for its next try, or has had its last one.
+            recover(self.queue, self.project, self.swept)
         done, failed, taken, refused = before
         told = Round(
             at=clock.stamp(clock.now()),
@@ -233,7 +242,7 @@ class _Poll:
 
     def _more(self) -> list[Seat]:
         """What the barrier asks for at each look: seats for what has come up, and now and then the hygiene."""
-        self.changes.roused = False
+        self._is_roused()
         now = clock.monotonic()
         if now - self.looked >= self.project.limits.pace.poll_interval_fast:
             self._look()
@@ -244,12 +253,7 @@ class _Poll:
     def _seats(self) -> list[Seat]:
         """Seats for what can be claimed and nobody is about to claim, as a fire would give them out by the backlog."""
         self.seated = clock.monotonic()
-        # A mode whose workers cannot begin is not tried again before the next sleep.
-        self.avoided |= self.barrier.gathered.broken.keys()
-        if not self._claimable():
-            return []
-        seen = self._wanted(snapshot(self.queue, self.project, fire=self.opened.id))
-        plan = by_backlog(seen)
+        plan = self._worth()
         if not plan.granted:
             return []
         for mode, seats in plan.granted.items():
@@ -262,6 +266,14 @@ class _Poll:
             replace(seat, number=number + seat.number, holds=False)
             for seat in seats_of(plan, self.project, fire=self.opened.id)
         ]
+
+    def _worth(self) -> Plan:
+        """The seats that are worth having now; none where the pool is full, or nobody could claim anything."""
+        # A mode whose workers cannot begin is not tried again before a sleep has had its time.
+        self.avoided |= self.barrier.gathered.broken.keys()
+        if not self._claimable():
+            return Plan()
+        return by_backlog(self._wanted(snapshot(self.queue, self.project, fire=self.opened.id)))
 
     def _wanted(self, seen: Snapshot) -> Snapshot:
         """The same, without what those who have a seat are about to take."""
@@ -293,10 +305,11 @@ class _Poll:
 
     # Its sleep
 
-    def _is_due_soon(self) -> bool:
-        """Whether a poll that is to end when it is idle has to wait a moment more."""
+    def _is_any_left(self) -> bool:
+        """Whether a poll that is to end when it is idle has something to do, now or in a moment."""
         due = self._seconds_to_due()
-        return self.unsettled or (due is not None and due <= self.project.limits.pace.poll_interval_fast)
+        is_soon = due is not None and due <= self.project.limits.pace.poll_interval_fast
+        return self.unsettled or is_soon or bool(self._worth().granted)
 
     def _seconds_to_due(self) -> float | None:
         due = self.queue.next_due()
@@ -307,24 +320,37 @@ class _Poll:
         pace = self.project.limits.pace
         is_deep = clean >= pace.idle_threshold_polls
         length = pace.idle_sleep_sec if is_deep else pace.poll_interval_idle
-        due = self._seconds_to_due()
         began = clock.monotonic()
-        ends = began + (length if due is None else min(length, due))
-        self.avoided.clear()
-        self.barrier.gathered.broken.clear()
+        ends = began + length
+        # Who goes on writing for long is looked at less and less often.
+        pause = min(_NET, _WRITE_PAUSE * 2**clean) if self.unsettled else 0.0
         self.report(Progress("asleep"))
         while self.changes.caught is None:
-            if self.changes.roused:
-                self.changes.roused = False
+            if self._is_roused():
+                self._forgive()
                 return "signal"
-            is_early = self.unsettled and clock.monotonic() - began < _WRITE_PAUSE
-            if not is_early and (self._has_dropped() or self._claimable()):
+            is_early = clock.monotonic() - began < pause
+            if not is_early and (self._has_dropped() or self._worth().granted):
                 return "file_event"
-            rest = ends - clock.monotonic()
+            # Asked for each time: what comes meanwhile may be due before the sleep is over.
+            due = self._seconds_to_due()
+            rest = ends - clock.monotonic() if due is None else min(ends - clock.monotonic(), due)
             if rest <= 0:
+                self._forgive()
                 return "timeout" if is_deep else "normal"
-            self.changes.wait(min(rest, _WRITE_PAUSE) if is_early else rest)
+            self.changes.wait(min(rest, pause) if is_early else rest)
         return "signal"
+
+    def _is_roused(self) -> bool:
+        """Whether somebody has asked for a look, by a signal or by way of the database."""
+        before, self.asked = self.asked, self.queue.ledger.roused()
+        roused, self.changes.roused = self.changes.roused, False
+        return roused or self.asked != before
+
+    def _forgive(self) -> None:
+        """Try those modes again whose workers could not begin."""
+        self.avoided.clear()
+        self.barrier.gathered.broken.clear()
 
     def _has_dropped(self) -> bool:
         return self.exchange is not None and self.exchange.dropped.is_waiting()

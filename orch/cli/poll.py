@@ -45,7 +45,9 @@ def poll(talk: Talk, forever: bool, exit_status: bool) -> int:
         talk.beside(),
         live(talk) as report,
     ):
-        fired = run_poll(queue, project, forever=forever, report=report, news=news)
+        fired = run_poll(
+            queue, project, forever=forever, report=report, news=news, say=lambda text: talk.say(f"orch: note: {text}")
+        )
     talk.show(fired.rollup, lambda: talk.views().rollup(fired.rollup))
     if fired.unwritten:
         talk.say(f"orch: {fired.unwritten}; the next fire or sweep tries again")
