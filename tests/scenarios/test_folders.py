@@ -16,7 +16,8 @@ import pytest
 
 from orch import clock, settings
 from orch.errors import UsageError
-from orch.folders import Exchange, Taken, taking
+from orch.folders import Exchange, taking
+from orch.folders.taking import Taken
 from orch.limits import Retries
 from orch.queue import Queue
 from tests.conftest import World, eventually
