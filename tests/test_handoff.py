@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from orch.handoff import HandoffError, read_delegates, read_handback
+from orch.handoff import HandoffError, read_delegates, read_handback, routing
 from tests.conftest import World
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -146,6 +146,30 @@ def test_a_useless_number_costs_itself_and_not_the_answer(word: str) -> None:
     found = read_handback(fenced(handback("success", confidence=word)), "t1")
     assert (found.status, found.confidence) == ("success", None)
     json.dumps(dataclasses.asdict(found), allow_nan=False)
+
+
+BLANKS = " " * 200_000
+
+
+@pytest.mark.parametrize(
+    "word", ["9" * 5000, f"{'9' * 400} h", f"1{BLANKS}x", f"1h{BLANKS}x"], ids=["digits", "hours", "blanks", "span"]
+)
+def test_a_number_of_any_length_is_read_at_once(word: str) -> None:
+    names = ("tokens", "cost", "duration", "quality", "confidence", "created_at")
+    found = read_handback(fenced(handback("success", **dict.fromkeys(names, json.dumps(word)))), "t1")
+    assert (found.status, found.tokens.total, found.cost_usd, found.duration_seconds) == ("success", None, None, None)
+
+
+def test_the_reset_that_a_limit_names_is_waited_for_within_bounds() -> None:
+    assert routing.usage_limit("Usage limit; try again in 1h 5m", 0) == ("Usage limit; try again in 1h 5m", 3900.0)
+    found = routing.usage_limit(f"Usage limit, try again in {'9' * 1000} days", 0)
+    assert found is not None and found[1] is None
+
+
+@pytest.mark.parametrize("code", ["1", "-11", "--5", "137 (killed)", pytest.param("1" * 5000, id="long")])
+def test_an_exit_code_but_0_speaks_against_a_success(code: str) -> None:
+    assert read_handback(fenced(handback("success", exit_code=f"'{code}'")), "t1").contradictions
+    assert not read_handback(fenced(handback("success", exit_code="0")), "t1").contradictions
 
 
 def test_escalation_wins_over_anything_but_a_success() -> None:

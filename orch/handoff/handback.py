@@ -39,6 +39,8 @@ _KNOWN = {
 _ANSI = re.compile(r"\x1b(?:\][^\x07\x1b\n]*(?:\x07|\x1b\\|(?=\n|$))|\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _INVISIBLE = {ord(char): None for char in "\u200b\u200c\u200d\u2060\ufeff"} | {0xA0: " ", 0x2007: " ", 0x202F: " "}
 _FAILED_TESTS = re.compile(r"\b([1-9]\d*)\s+(?:tests?\s+)?(?:failed|failures?|errors?)\b", re.IGNORECASE)
+# A number that is not 0, whatever stands behind it.
+_SOME = re.compile(r"\s*[+-]*0*[1-9]")
 _SAYS_STATUS = re.compile(r"(?im)^[ \t{,\"']*(?:handoff_type|handback_id|status)[\"']?[ \t]*:")
 _NAMES_TASK = re.compile(r"(?im)^[ \t{,\"']*task_id[\"']?[ \t]*:[ \t]*(\S+)")
 # A longer value is no word of a form.
@@ -401,7 +403,7 @@ def _note_contradictions(fields: Fields) -> None:
     if _failed_tests(tests):
         fields.remark("contradiction", "it says success, and that tests failed", "tests")
     code = fields.get("exit_code")
-    if isinstance(code, str) and code.strip().lstrip("-").isdecimal() and int(code) != 0:
+    if isinstance(code, str) and _SOME.match(code):
         fields.remark("contradiction", f"it says success, and exit code {code.strip()}", "exit_code")
 
 
@@ -414,8 +416,7 @@ def _failed_tests(tests: Any) -> bool:
         case dict():
             for key, value in tests.items():
                 if yamltext.spelled(key) in ("failed", "failures", "errors", "tests_failed"):
-                    count = words.number_of(value) if isinstance(value, str) else float(len(value or ()))
-                    if count:
+                    if _SOME.match(value) if isinstance(value, str) else value:
                         return True
                 elif _failed_tests(value):
                     return True

@@ -22,7 +22,8 @@ _USAGE_LIMIT = re.compile(
 _RESET_STAMP = re.compile(r"limit reached\|(\d{10})\b")
 _RESET_SPAN = re.compile(
     r"(?i)(?:try again|retry|reset(?:s|ting)?)\s+(?:in|after)\s+"
-    r"(?:(\d+)\s*d(?:ays?)?)?[\s,]*(?:(\d+)\s*h(?:ours?|rs?)?)?[\s,]*(?:(\d+)\s*m(?:in(?:ute)?s?)?)?[\s,]*(?:(\d+)\s*s(?:ec(?:ond)?s?)?)?"
+    r"(?:(\d{1,9})\s*d(?:ays?)?)?[\s,]*(?:(\d{1,9})\s*h(?:ours?|rs?)?)?[\s,]*(?:(\d{1,9})\s*m(?:in(?:ute)?s?)?)?"
+    r"[\s,]*(?:(\d{1,9})\s*s(?:ec(?:ond)?s?)?)?"
 )
 _LOOKED_AT = 2_000
 # Nobody is put off for longer, whatever a program says.

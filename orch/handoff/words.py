@@ -44,6 +44,8 @@ _SPAN = re.compile(r"(?:(\d+(?:\.\d+)?)\s*h(?:ours?|rs?)?)?\s*(?:(\d+(?:\.\d+)?)
                    r"(?:(\d+(?:\.\d+)?)\s*s(?:ec(?:onds?|s)?)?)?")  # fmt: skip
 _ISO_SPAN = re.compile(r"PT(?:(\d+(?:\.\d+)?)H)?(?:(\d+(?:\.\d+)?)M)?(?:(\d+(?:\.\d+)?)S)?")
 _LONGEST_NAME = 100
+# So much is looked at where a number or a moment is meant: the patterns for those are not made for more.
+_LONGEST_NUMBER = 100
 _PRIORITIES = {"lowest": 1, "low": 3, "medium": 5, "normal": 5, "high": 8, "urgent": 10, "critical": 10, "highest": 10}
 _EFFORTS = ("low", "medium", "high", "max")
 
@@ -131,7 +133,7 @@ def model_of(text: str) -> str:
 
 def score_of(text: str) -> tuple[float | None, str | None]:
     """A share of 0 to 1 from "0.9", "92%", "9/10" or "92", and the code of a remark; None for what is none."""
-    bare = text.strip()
+    bare = _short(text)
     percent = bare.endswith("%")
     top, slash, bottom = bare.removesuffix("%").partition("/")
     value, whole = number_of(top), number_of(bottom) if slash else None
@@ -150,15 +152,22 @@ def score_of(text: str) -> tuple[float | None, str | None]:
 
 def number_of(text: str) -> float | None:
     """A plain decimal number, with or without commas between its thousands; None for anything else."""
-    bare = text.strip()
+    bare = _short(text)
     return float(bare.replace(",", "")) if _NUMBER.fullmatch(bare) else None
+
+
+def _short(text: str) -> str:
+    """A text without blanks around it; nothing where it is too long for any number."""
+    bare = text.strip()
+    return bare if len(bare) <= _LONGEST_NUMBER else ""
 
 
 def count_of(text: str) -> tuple[int | None, str | None]:
     """A count from "1200", "1,200" or "12.4k", and the code of a remark; None for what is none."""
-    if text.strip().startswith("-") and number_of(text) is not None:
+    bare = _short(text)
+    if bare.startswith("-") and number_of(bare) is not None:
         return None, "out_of_range"
-    match = _COUNT.fullmatch(text.strip())
+    match = _COUNT.fullmatch(bare)
     value = number_of(match[1]) if match else None
     if match is None or value is None:
         return None, "not_a_number"
@@ -171,18 +180,19 @@ def count_of(text: str) -> tuple[int | None, str | None]:
 
 def money_of(text: str) -> tuple[float | None, str | None]:
     """US dollars from "0.31", "$0.31" or "0.31 USD", and the code of a remark; None for what is none."""
-    bare = re.sub(r"^\$|(?i:\s*usd$|^usd\s*)", "", text.strip())
+    said = _short(text)
+    bare = re.sub(r"^\$|(?i:\s*usd$|^usd\s*)", "", said)
     value = number_of(bare)
     if value is None:
         return None, "not_a_number"
     if not 0 <= value < 1e9:
         return None, "out_of_range"
-    return value, "mapped_value" if bare != text.strip() else None
+    return value, "mapped_value" if bare != said else None
 
 
 def seconds_of(text: str) -> tuple[float | None, str | None]:
     """Seconds from "200", "3m 20s", "0:03:20" or "PT3M20S", and the code of a remark; None for what is none."""
-    bare = text.strip()
+    bare = _short(text)
     value = number_of(bare)
     if value is not None:
         return (value, None) if 0 <= value < 1e9 else (None, "out_of_range")
@@ -190,14 +200,15 @@ def seconds_of(text: str) -> tuple[float | None, str | None]:
         match = pattern.fullmatch(bare)
         if match and any(match.groups()):
             hours, minutes, seconds = (float(part or 0) for part in match.groups())
-            return hours * 3600 + minutes * 60 + seconds, "mapped_value"
+            total = hours * 3600 + minutes * 60 + seconds
+            return (total, "mapped_value") if total < 1e9 else (None, "out_of_range")
     return None, "not_a_number"
 
 
 def moment_of(text: str) -> str | None:
     """A moment in UTC as ``YYYY-MM-DDTHH:MM:SSZ``; without a zone it is taken as UTC. None for what is none."""
     try:
-        found = datetime.datetime.fromisoformat(re.sub(r"\s+(?=[+-]\d|Z$)", "", text.strip()))
+        found = datetime.datetime.fromisoformat(re.sub(r"\s+(?=[+-]\d|Z$)", "", _short(text)))
         if found.tzinfo is None:
             found = found.replace(tzinfo=datetime.UTC)
         return found.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
