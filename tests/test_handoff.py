@@ -160,10 +160,22 @@ def test_a_number_of_any_length_is_read_at_once(word: str) -> None:
     assert (found.status, found.tokens.total, found.cost_usd, found.duration_seconds) == ("success", None, None, None)
 
 
+MADE_UP = ["a.py", "./a", "src/a", "src/a.b.py: new", "src/a: new", "/no/where.txt", "a.7z (packed)", "a-b/.env"]
+NO_FILES = ["12/12 tests pass", "3/3", "v1.2 released", "and/or the tests", "e.g. this", "a" * 200_000 + "!", "made.py"]
+
+
+def test_a_deliverable_that_looks_like_a_file_has_to_be_there_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "made.py").touch()
+    said = read_handback(fenced(handback("success", deliverables=json.dumps([*MADE_UP, *NO_FILES]))), "t1")
+    told = routing.contradictions(said, exit_code=0, folder=str(tmp_path))
+    assert told == [f"{text.split(' ')[0].rstrip(':')} is not there" for text in MADE_UP]
+
+
 def test_the_reset_that_a_limit_names_is_waited_for_within_bounds() -> None:
     assert routing.usage_limit("Usage limit; try again in 1h 5m", 0) == ("Usage limit; try again in 1h 5m", 3900.0)
     found = routing.usage_limit(f"Usage limit, try again in {'9' * 1000} days", 0)
-    assert found is not None and found[1] is None
+    assert found is not None
+    assert found[1] is None
 
 
 @pytest.mark.parametrize("code", ["1", "-11", "--5", "137 (killed)", pytest.param("1" * 5000, id="long")])

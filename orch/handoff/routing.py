@@ -14,8 +14,10 @@ from orch.handoff.handback import Handback
 ESCALATION_DEPTH = 3
 DEFAULT_TARGET = "lead-engineer"
 
-# What looks like a file of the project: it has an ending or a folder, and no blanks.
-_FILE = re.compile(r"[\w.-]*[\w-]+(?:/[\w.-]+)*\.[A-Za-z0-9]{1,8}|[\w.-]+(?:/[\w.-]+)+")
+# What looks like a file: an ending with a letter in it ("v1.2" has none).
+_FILE = re.compile(r"/?(?:[\w.-]+/)*[\w.-]*[\w-]\.(?=\d*[A-Za-z])[A-Za-z0-9]{1,8}")
+# What looks like a path where nothing stands behind it ("and/or the tests"), and is no fraction.
+_PATH = re.compile(r"(?=[\d/]*[^\d/])[\w.-]+(?:/[\w.-]+)+")
 _USAGE_LIMIT = re.compile(
     r"(?i)\b(?:usage|rate|session|weekly|5-hour|quota)[ -]?limit|\bquota exceeded|\btoo many requests"
 )
@@ -51,8 +53,10 @@ def missing(handback: Handback, folder: str) -> list[str]:
     """The deliverables that look like files and are not there."""
     found = []
     for deliverable in handback.deliverables:
-        name = deliverable.split(" ", 1)[0].rstrip(":,;")
-        if _FILE.fullmatch(name) and not os.path.exists(os.path.join(folder, name)):
+        first, _, rest = deliverable.partition(" ")
+        name = first.rstrip(":,;")
+        is_path = _PATH.fullmatch(name) and (not rest or name != first)
+        if (is_path or _FILE.fullmatch(name)) and not os.path.exists(os.path.join(folder, name)):
             found.append(f"{name} is not there")
     return found
 
