@@ -312,6 +312,9 @@ def _handback(chosen: _Candidate, task_id: str, roles: Collection[str], strict: 
     metrics = fields.get("metrics") if isinstance(fields.get("metrics"), dict) else {}
     numbers = _Numbers(fields, {yamltext.spelled(key): value for key, value in metrics.items()})
     output = fields.get("output")
+    if isinstance(output, str) and words.is_placeholder(output):
+        fields.remark("placeholder", "the output was left as the form showed it", "output")
+        output = None
     handback = Handback(
         task_id=task_id,
         status=status,
@@ -323,7 +326,7 @@ def _handback(chosen: _Candidate, task_id: str, roles: Collection[str], strict: 
         duration_seconds=numbers.duration(),
         agent=_role(fields, roles),
         model=words.model_of(fields.get("model")) if isinstance(fields.get("model"), str) else None,
-        deliverables=_texts(fields.get("deliverables")),
+        deliverables=[one for one in _texts(fields.get("deliverables")) if not words.is_placeholder(one)],
         error=_joined(fields.get("error")),
         skill_feedback=[item for item in _listed(fields.get("skill_feedback")) if isinstance(item, dict)],
         extra={name: found.value for name, found in sorted(fields.entries.items()) if name not in _KNOWN},
