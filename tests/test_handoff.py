@@ -160,6 +160,15 @@ def test_a_number_of_any_length_is_read_at_once(word: str) -> None:
     assert (found.status, found.tokens.total, found.cost_usd, found.duration_seconds) == ("success", None, None, None)
 
 
+@pytest.mark.parametrize("left", ["<what came of it, in your own words or as fields>", "...", "TODO"])
+def test_a_form_that_was_left_unfilled_is_neither_an_output_nor_a_deliverable(left: str) -> None:
+    text = handback("success", deliverables="[<each file that you made or changed>]").replace(
+        "nothing came of it", left
+    )
+    told = routing.contradictions(read_handback(fenced(text), "t1"), exit_code=0, folder="")
+    assert told == ["it names neither an output nor a deliverable"]
+
+
 MADE_UP = ["a.py", "./a", "src/a", "src/a.b.py: new", "src/a: new", "/no/where.txt", "a.7z (packed)", "a-b/.env"]
 NO_FILES = ["12/12 tests pass", "3/3", "v1.2 released", "and/or the tests", "e.g. this", "a" * 200_000 + "!", "made.py"]
 
@@ -319,11 +328,13 @@ BOMB = (
     + "]\n"
     + "".join(f"x{n}: &a{n} [" + ", ".join([f"*a{n - 1}"] * 9) + "]\n" for n in range(1, 9))
 )
+# Each alias stands 30 levels below the one before it.
+DEEP = "x0: &a0 [z]\n" + "".join(f"x{n}: &a{n} {'[' * 30}*a{n - 1}{']' * 30}\n" for n in range(1, 20))
 
 
 @pytest.mark.parametrize(
     "extra",
-    [BOMB, "context: &a [*a]\n", "context: " + "[" * 2000 + "\n", "context: " + "[" * 2000 + "]" * 2000 + "\n",
+    [BOMB, DEEP, "context: &a [*a]\n", "context: " + "[" * 2000 + "\n", "context: " + "[" * 2000 + "]" * 2000 + "\n",
      "x: &a " + "y" * 100_000 + "\nz: [" + ", ".join(["*a"] * 1000) + "]\n"],
 )  # fmt: skip
 def test_what_would_explode_is_refused(extra: str) -> None:

@@ -78,7 +78,8 @@ def _lines(text: str) -> Opened | None:
 
 def _events(text: str) -> Iterator[dict[str, Any]]:
     for line in text.split("\n"):
-        if line.startswith("{"):
+        # A quick look, as there may be millions of lines.
+        if line.startswith("{") and line.rstrip().endswith("}"):
             try:
                 event = json.loads(line)
             except (ValueError, RecursionError):

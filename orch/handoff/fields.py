@@ -222,6 +222,7 @@ class _Open:
     value: list[Value] | dict[str, Value]
     anchor: str | None
     before: int
+    depth: int = 1
     key: str | None = None
     key_mark: Any = None
     pairs: list[_Pair] = field(default_factory=list)
@@ -230,17 +231,21 @@ class _Open:
 def _read_yaml(piece: Piece) -> list[_Pair]:
     """The top pairs of one document, from the parser's events and without recursion."""
     stack: list[_Open] = []
-    anchors: dict[str, tuple[Value, int]] = {}
+    # The value, how many nodes it has, and how deep it is.
+    anchors: dict[str, tuple[Value, int, int]] = {}
     top: Value = None
     pairs: list[_Pair] = []
     nodes = 0
 
-    def place(value: Value, mark: Any) -> None:
+    def place(value: Value, mark: Any, depth: int = 0) -> None:
         nonlocal top
+        if len(stack) + depth > _DEPTH:
+            raise _too_deep(_line(piece, mark))
         if not stack:
             top = value
             return
         holder = stack[-1]
+        holder.depth = max(holder.depth, depth + 1)
         if isinstance(holder.value, list):
             holder.value.append(value)
         elif holder.key is None:
@@ -268,9 +273,9 @@ def _read_yaml(piece: Piece) -> list[_Pair]:
                             fix="write the value out",
                             line=_line(piece, event.start_mark),
                         )
-                    value, size = anchors[event.anchor]
+                    value, size, depth = anchors[event.anchor]
                     nodes += size
-                    place(value, event.start_mark)
+                    place(value, event.start_mark, depth)
                 case yaml.ScalarEvent():
                     _check_tag(piece, event)
                     is_none = not event.style and event.value in _PLAIN_NONE
@@ -279,21 +284,21 @@ def _read_yaml(piece: Piece) -> list[_Pair]:
                     size = 1 + len(event.value) // 256
                     nodes += size - 1
                     if event.anchor:
-                        anchors[event.anchor] = (value, size)
+                        anchors[event.anchor] = (value, size, 0)
                     place(value, event.start_mark)
                 case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
                     _check_tag(piece, event)
-                    if len(stack) >= _DEPTH:
-                        raise _too_deep(_line(piece, event.start_mark))
                     made: list[Value] | dict[str, Value] = [] if isinstance(event, yaml.SequenceStartEvent) else {}
                     # Under way it must not be found: it would hold itself.
                     anchors.pop(event.anchor or "", None)
-                    place(made, event.start_mark)
+                    place(made, event.start_mark, 1)
                     stack.append(_Open(made, event.anchor, nodes))
                 case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
                     ended = stack.pop()
                     if ended.anchor:
-                        anchors[ended.anchor] = (ended.value, nodes - ended.before + 1)
+                        anchors[ended.anchor] = (ended.value, nodes - ended.before + 1, ended.depth)
+                    if stack:
+                        stack[-1].depth = max(stack[-1].depth, ended.depth + 1)
                     pairs = ended.pairs
     except yaml.MarkedYAMLError as error:
         if "nesting depth" in (error.problem or ""):
