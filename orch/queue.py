@@ -376,8 +376,8 @@ class Queue:
             # And wants the work itself done again.
             self.database.run("drop_answer", task=id)
             task = self.task(id)
-        if not rows:
-            raise Conflict(f"task {id} is {task.state}: only a failed, crashed or done task can be queued again")
+            if not rows:
+                raise Conflict(f"task {id} is {task.state}: only a failed, crashed or done task can be queued again")
         return task
 
     def cancel(self, id: int) -> tuple[Task, bool]:

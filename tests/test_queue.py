@@ -359,8 +359,11 @@ def test_requeue_makes_an_ended_task_claimable_with_fresh_retries(queue: Queue) 
     queue.requeue(id)
     task = claim_one(queue)
     assert (task.attempts, task.retry_count) == (3, 0)
+    queue.asks.keep_answer(id, "{}")
     with pytest.raises(Conflict, match="processing"):
         queue.requeue(id)
+    # Refused, it has changed nothing.
+    assert queue.asks.kept_answer(id) == "{}"
 
 
 def test_cancel_ends_what_has_not_ended_and_nothing_else(queue: Queue) -> None:
