@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from orch.errors import Conflict, UsageError
-from orch.handoff import Handback, HandoffError, read_delegates, words
+from orch.handoff import Handback, HandoffError, words
 from orch.outcomes import Failed
 from orch.project import Project
 from orch.queue import Queue
@@ -48,10 +48,9 @@ def answer(queue: Queue, id: int, text: str, *, agents: Iterable[str]) -> Task:
         ask = queue.asks.one(id)
         queue.asks.close(id, text)
         task = queue.task(ask.task)
-        said = task.payload.get("delegate") if isinstance(task.payload, dict) else None
         try:
-            [delegate] = read_delegates(str(said or "").encode(), roles=roles)
-        except (HandoffError, ValueError):
+            delegate = agent.delegate_of(task, roles)
+        except HandoffError:
             raise UsageError(
                 f"task {task.id} is no DELEGATE, so that nothing can follow: close the question with --close, and"
                 f" queue the task again with 'orch retry {task.id}'"
@@ -61,7 +60,7 @@ def answer(queue: Queue, id: int, text: str, *, agents: Iterable[str]) -> Task:
             task,
             delegate,
             agent=delegate.agent,
-            wanted=str(task.key or task.id),
+            wanted=delegate.task_id,
             context=[f"Asked before: {ask.question}", f"A person answered: {text.strip()}"],
             relation="answer",
             chain=[],

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from orch.handoff.remarks import HandoffError, Remark
+from orch.legible import storable
 
 # A text, or a list or a mapping of such; None where nothing was written.
 Value = Any
@@ -449,6 +450,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> Any:
+    text = storable(text)
     style = "|" if "\n" in text and not any(line != line.rstrip() for line in text.split("\n")) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 

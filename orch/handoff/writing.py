@@ -64,6 +64,7 @@ def follow_on(delegate: Delegate, *, task_id: str, agent: str, context: list[str
         "task_id": task_id,
         "agent": agent,
         "parent_task_id": delegate.task_id,
+        "skill": delegate.skill,
         "model": delegate.model if agent == delegate.agent else None,
         "effort": delegate.effort,
         "priority": delegate.priority,
@@ -72,6 +73,8 @@ def follow_on(delegate: Delegate, *, task_id: str, agent: str, context: list[str
         "plan": delegate.plan,
         "success_criteria": delegate.success_criteria,
         "escalation_chain": chain,
+        # What means nothing here may be all that tells the agent what not to do.
+        **delegate.extra,
     }
 
 

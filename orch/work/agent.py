@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -41,6 +41,7 @@ READ_CAP = 32 * 1024 * 1024
 # With what comes to it from task to task an order may grow to this, in bytes.
 LARGEST_ORDER = 16 * LARGEST
 _LONGEST_FINDINGS = 50_000
+_LONGEST_REASON = 4000
 # What any program needs of its environment.
 _NEEDED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TMPDIR", "TZ", "TERM", "PWD")
 _NEEDED_BEGINNINGS = ("LC_", "ORCH_")
@@ -115,7 +116,7 @@ def do(
     assert mode.agent is not None
     assert mode.command is not None
     try:
-        delegate = _delegate_of(task, roles)
+        delegate = delegate_of(task, roles)
     except HandoffError as error:
         return Failed(f"not a DELEGATE: {error}; add it with 'orch delegate'", again=False), None
     try:
@@ -153,11 +154,12 @@ def lead(
     delegate: Delegate | None = None,
 ) -> Outcome:
     """Where an answer leads that came without a run of the agent."""
-    work = _Work(task, delegate or _delegate_of(task, roles), project, roles, queue.asks.ancestors(task.id), [])
+    work = _Work(task, delegate or delegate_of(task, roles), project, roles, queue.asks.ancestors(task.id), [])
     return _route(work, handback, NOTHING)
 
 
-def _delegate_of(task: Task, roles: tuple[str, ...]) -> Delegate:
+def delegate_of(task: Task, roles: Collection[str]) -> Delegate:
+    """The order that a task is; `HandoffError` when it is none."""
     payload = task.payload
     text = payload.get("delegate") if isinstance(payload, dict) else None
     if not isinstance(text, str):
@@ -303,7 +305,7 @@ def _escalate(work: _Work, handback: Handback, evidence: Evidence, result: str |
 
     Who has had it is read from what is stored, as an agent may say anything.
     """
-    reason = handback.escalation_reason or _why(handback)
+    reason = _shortened(handback.escalation_reason or "", _LONGEST_REASON) or _why(handback)
     line = [one for one in work.lineage if one.relation == "escalation"]
     chain = [*reversed([one.mode or "?" for one in line]), work.delegate.agent]
     target = routing.target_of(handback, chain)
@@ -317,7 +319,7 @@ def _escalate(work: _Work, handback: Handback, evidence: Evidence, result: str |
             again=False,
         )
     # By the name that the line began with, so that names do not grow with each.
-    origin = (line[-1].key if line else work.task.key) or str(work.task.id)
+    origin = (line[-1].key if line else None) or work.delegate.task_id
 
     def hand_on(queue: Any) -> None:
         follow_up(
@@ -368,8 +370,12 @@ def _why(handback: Handback) -> str:
     said = handback.error or handback.output
     if isinstance(said, dict):
         said = said.get("reason") or said.get("error") or "; ".join(f"{key}: {value}" for key, value in said.items())
-    text = " ".join(str(said or "it gives no reason").split())
-    return text if len(text) <= 500 else f"{text[:500]}…"
+    return _shortened(str(said or "it gives no reason"), 500)
+
+
+def _shortened(text: str, longest: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[:longest]}…"
 
 
 def _findings(handback: Handback) -> list[str]:

@@ -83,8 +83,7 @@ def _below(result: dict[str, object], least: tuple[float, float]) -> str:
 
 def _open(queue: Queue, task: Task, answered: Done, judge: Mode, until: str | None) -> Task:
     """Add the judge's task and claim it, and keep the answer, in one transaction."""
-    delegate = task.payload.get("delegate", "")
-    [original] = read_delegates(delegate.encode(), roles=words.all_roles([task.mode]), largest=agent.LARGEST_ORDER)
+    original = agent.delegate_of(task, words.all_roles([task.mode]))
     id = writing.unused_id(f"{original.task_id}-qe-gate", queue.has_key)
     text = writing.as_yaml(
         writing.gate_of(original, task_id=id, judge=judge.name, answer=json.loads(answered.result or "{}"))

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from orch.handoff import orders, read_delegates
+from orch import followup
+from orch.handoff import ROLES, orders, read_delegates
 from orch.queue import Queue
 from orch.work import improvement
+from orch.work.agent import delegate_of
 from tests.conftest import World, eventually
 from tests.scenarios.test_fire import notes, running
 
@@ -141,6 +143,17 @@ def test_what_only_a_person_can_decide_is_asked_and_the_answer_goes_on(world: Wo
     world.orch("fire")
     assert world.states() == {1: "failed", 2: "done"}, reason(world, 2)
     assert [one.id for one in world.queue.asks.ancestors(2)] == [1]
+
+
+def test_an_answer_goes_on_with_the_whole_order_however_much_was_said(world: World) -> None:
+    delegate(world, "dig", extra="skill: deep-dive\nout_of_scope: [the database]\n")
+    for said in ("x" * 300_000, "half \udce9"):
+        last = world.queue.tasks()[0]
+        asked = world.queue.asks.ask(last.id, "blocked", "how?")
+        followed = followup.answer(world.queue, asked, said, agents=[])
+    order = delegate_of(followed, ROLES)
+    assert (order.task_id, order.skill, order.extra) == ("t1-2-2", "deep-dive", {"out_of_scope": ["the database"]})
+    assert [text[-5:] for text in order.context if text.startswith("A person")] == ["udce9", "xxxxx"]
 
 
 def test_a_question_is_closed_by_its_number_or_when_its_task_is_queued_again(world: World) -> None:
