@@ -160,6 +160,11 @@ def test_a_number_of_any_length_is_read_at_once(word: str) -> None:
     assert (found.status, found.tokens.total, found.cost_usd, found.duration_seconds) == ("success", None, None, None)
 
 
+def test_half_of_a_character_in_an_envelope_costs_itself_and_not_the_answer() -> None:
+    found = read_handback(json.dumps({"type": "result", "result": handback("success", error="cut \ud83d")}), "t1")
+    assert (found.status, found.error) == ("success", r"cut \ud83d")
+
+
 @pytest.mark.parametrize("left", ["<what came of it, in your own words or as fields>", "...", "TODO"])
 def test_a_form_that_was_left_unfilled_is_neither_an_output_nor_a_deliverable(left: str) -> None:
     text = handback("success", deliverables="[<each file that you made or changed>]").replace(

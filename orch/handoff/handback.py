@@ -16,6 +16,7 @@ from orch.handoff.blocks import Block
 from orch.handoff.envelopes import Opened
 from orch.handoff.fields import Fields, Piece
 from orch.handoff.remarks import HandoffError, Remark
+from orch.legible import storable
 
 # The end of a longer answer is looked at; the block stands there.
 LARGEST = 2 * 1024 * 1024
@@ -174,7 +175,11 @@ def _stripped(text: str, remarks: list[Remark]) -> str:
     bare = _ANSI.sub("", text) if "\x1b" in text else text
     if bare != text:
         remarks.append(Remark("ansi_stripped", "control sequences of a terminal are taken out"))
-    return bare.translate(_INVISIBLE)
+    # A program that cuts its text in the middle of a character leaves half of one.
+    whole = storable(bare)
+    if whole != bare:
+        remarks.append(Remark("encoding_replaced", "half of a character is escaped"))
+    return whole.translate(_INVISIBLE)
 
 
 # Which block

@@ -232,7 +232,8 @@ def _dropped(root: Root, task_id: str) -> list[tuple[str, int]]:
 
 def _content(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
+        # Whatever the agent put there: a pipe would keep its reader waiting for ever.
+        with open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as file:
             return file.read(READ_CAP)
     except OSError:
         return b""

@@ -60,6 +60,13 @@ def test_an_answer_may_be_left_in_a_file(world: World) -> None:
     assert (world.folder / ".orch/output/0/1-1.handback.yaml").exists()
 
 
+def test_what_is_no_file_where_an_answer_may_be_left_is_passed_over(world: World) -> None:
+    agents(world)
+    delegate(world, "os.mkfifo(os.environ['HANDBACK_PATH']); say(answer('success'))")
+    world.orch("fire")
+    assert (world.states(), world.queue.task(1).attempts) == ({1: "done"}, 1), reason(world)
+
+
 def test_an_agent_without_a_block_is_asked_once_more_and_told_what_was_wrong(world: World) -> None:
     agents(world)
     delegate(world, "say(answer('success') if asked_again() else 'It is all done.')")
