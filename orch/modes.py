@@ -11,6 +11,9 @@ from orch.limits import Patience, Retries
 # Present in every project: the payload's own words are the command.
 RUN = "run"
 
+# The places that the command of an agent may have; FLAGS is a word of its own.
+FLAGS = "{flags}"
+AGENT_PLACES = ("task_id", "role", "model", "effort", "delegate", "handback")
 
 # The role whose agent judges the answers of those that ask for it.
 JUDGE = "quality-engineer"

@@ -10,9 +10,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from orch.checked import Checked
 from orch.errors import UsageError
 from orch.limits import LARGEST
-from orch.modes import JUDGE, RUN
+from orch.modes import AGENT_PLACES, FLAGS, JUDGE, RUN
 from orch.notify import check_sink
 from orch.schedule import check_expression
+from orch.work.command import places
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -170,6 +171,20 @@ class _File(_Table):
 
     @model_validator(mode="after")
     def _agents_can_work(self) -> _File:
+        for name, agent in self.agents.items():
+            if name == RUN:
+                raise ValueError(f"agents.{RUN}: a mode of that name is built in; name the role otherwise")
+            for place in (place for word in agent.command if word != FLAGS for place in places(word)):
+                if place not in AGENT_PLACES:
+                    there_are = ", ".join(f"{{{one}}}" for one in AGENT_PLACES)
+                    raise ValueError(
+                        f"agents.{name}.command: there is no {{{place}}} within a word: use {there_are}, or {FLAGS} as"
+                        " a word of its own"
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _somebody_judges(self) -> _File:
         for name, agent in self.agents.items():
             if agent.gate and name == JUDGE:
                 raise ValueError(f"agents.{name}: a verdict is not judged in its turn; remove 'gate'")

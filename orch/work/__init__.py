@@ -156,11 +156,14 @@ def _flushed(spool: output.Spool) -> bytes:
 
 
 def _check_agent(mode: Mode, bench: Bench, environment: Mapping[str, str]) -> None:
-    """Before a task is claimed: a program or a repository that is not there fails none of them."""
+    """Before a task is claimed: a program, a folder or a repository that is not there fails none of them."""
     assert mode.command is not None
     assert mode.agent is not None
+    folder = mode.folder_in(bench.project)
+    if not os.path.isdir(folder):
+        raise OrchError(f"its working folder {folder} is not there: make it, or name another one")
     if mode.agent.workdir == "worktree":
-        git.check(mode.folder_in(bench.project), environment)
+        git.check(folder, environment)
     program, path = mode.command[0], environment.get("PATH", os.defpath)
     if "{" not in program and shutil.which(program, path=path) is None:
         raise OrchError(f"its program {program!r} is not on PATH={path}: install it, or name it by its whole path")

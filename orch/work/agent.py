@@ -31,7 +31,7 @@ from orch.handoff import (
 )  # fmt: skip
 from orch.handoff.delegate import LARGEST
 from orch.limits import LARGEST_RESULT
-from orch.modes import Agent, Mode
+from orch.modes import FLAGS, Agent, Mode
 from orch.outcomes import NOTHING, Cut, Done, Evidence, Failed, Later, Metrics, Outcome
 from orch.records import Task
 from orch.work import command, output
@@ -189,12 +189,11 @@ def _words(mode: Mode, delegate: Delegate, desk: _Desk) -> list[str]:
         "effort": delegate.effort or agent.effort or "",
         "delegate": desk.delegate,
         "handback": desk.handback,
-        "flags": "",
     }
     words: list[str] = []
     for word in mode.command:
-        words += agent.flags if word == "{flags}" else command.fill([word], values)
-    return words if "{flags}" in mode.command else [*words, *agent.flags]
+        words += agent.flags if word == FLAGS else command.fill([word], values)
+    return words if FLAGS in mode.command else [*words, *agent.flags]
 
 
 def _environment(agent: Agent, inherited: Mapping[str, str], desk: _Desk) -> dict[str, str]:

@@ -55,6 +55,11 @@ class CannotRun(OrchError):
     """The command could not be started at all."""
 
 
+def places(word: str) -> list[str]:
+    """The names of the fields that a word has a place for."""
+    return [name for name in _PLACE.findall(word) if name]
+
+
 def fill(words: Sequence[str], payload: Any) -> list[str]:
     """The words with every ``{field}`` replaced from the payload; each stays one word, ``{{`` and ``}}`` are braces.
 

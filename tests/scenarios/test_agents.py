@@ -214,12 +214,16 @@ def test_a_usage_limit_pauses_the_role_until_its_reset_and_costs_no_try(world: W
     assert len(world.lines("worked")) == 1
 
 
-def test_a_missing_program_is_told_before_anything_is_claimed(world: World) -> None:
+def test_a_missing_program_or_folder_is_told_before_anything_is_claimed(world: World) -> None:
     world.settings('[agents.engineer]\ncommand = ["no-such-agent"]')
     delegate(world, "pass")
     world.orch("fire", code=1)
     assert world.queue.task(1).attempts == 0
     assert "its program 'no-such-agent' is not on PATH=" in world.err
+    world.settings('[agents.engineer]\ncommand = ["true"]\nfolder = "nowhere"')
+    world.orch("fire", code=1)
+    assert world.queue.task(1).attempts == 0
+    assert "nowhere is not there" in world.err
 
 
 def test_the_words_the_flags_and_the_environment_are_as_the_settings_say(world: World) -> None:
