@@ -271,7 +271,7 @@ def _id(fields: Fields) -> str:
             found=id[:200],
         )
     if not words.is_plain_id(id):
-        fields.remark("nonstandard_task_id", "the id is not in lower case, or longer than 50 characters", "task_id")
+        fields.remark("nonstandard_task_id", "the id is not 3 to 50 lower-case letters, digits and '-'", "task_id")
     return id
 
 
