@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from orch import clock, jsontext
@@ -306,7 +307,9 @@ def _escalate(work: _Work, handback: Handback, evidence: Evidence, result: str |
     Who has had it is read from what is stored, as an agent may say anything.
     """
     reason = _shortened(handback.escalation_reason or "", _LONGEST_REASON) or _why(handback)
-    line = [one for one in work.lineage if one.relation == "escalation"]
+    # What a task that is to improve a skill came of is no part of its own story.
+    story = takewhile(lambda one: one.relation in ("escalation", "answer"), work.lineage)
+    line = [one for one in story if one.relation == "escalation"]
     chain = [*reversed([one.mode or "?" for one in line]), work.delegate.agent]
     target = routing.target_of(handback, chain)
     if isinstance(target, routing.Bound):

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from orch import followup
-from orch.handoff import ROLES, orders, read_delegates
+from orch.handoff import ROLES, Handback, orders, read_delegates
+from orch.outcomes import Done
 from orch.queue import Queue
 from orch.work import improvement
-from orch.work.agent import delegate_of
+from orch.work.agent import delegate_of, lead
 from tests.conftest import World, eventually
 from tests.scenarios.test_fire import notes, running
 
@@ -270,6 +271,16 @@ def test_an_agent_that_kills_its_worker_is_started_as_often_as_the_limit_says(wo
     assert world.lines("worked").count("t1 engineer") == 3
     assert [ask.task for ask in world.queue.asks.open()] == [1]
     assert not running(shlex.quote(str(SCRIPTED)))
+
+
+def test_an_improvement_may_go_to_a_role_that_had_the_task_it_came_of(world: World) -> None:
+    for id, role in (("t1", "engineer"), ("t2", "lead-engineer"), ("t3", "lead-engineer")):
+        delegate(world, "work", id, role)
+    world.queue.asks.follow(2, 1, "escalation")
+    world.queue.asks.follow(3, 2, "improvement")
+    said = Handback("t3", "escalate", escalate_to="engineer")
+    outcome = lead(world.queue, world.queue.task(3), said, project="", roles=ROLES)
+    assert isinstance(outcome, Done)
 
 
 # The gate
