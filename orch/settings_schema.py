@@ -237,4 +237,6 @@ def _problem(problem: Mapping[str, Any]) -> str:
     text = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":
         text = "there is no such setting"
+    elif problem["type"] == "tuple_type":
+        text = 'write a list, as in ["one", "two"]'
     return f"{key}: {text}" if key else text

@@ -75,7 +75,7 @@ def test_nothing_to_go_by_says_what_to_do() -> None:
         ("[limits]\nwall_clock_minutes = nan", "limits.wall_clock_minutes"),
         ("[modes.x]\ntimeout = 5", "modes.x: give it either 'function' or 'command'"),
         ("[modes.x]\nfunction = 'a:b'\ncommand = ['c']", "modes.x"),
-        ("[modes.x]\ncommand = 'rm -rf /'", "modes.x.command"),
+        ("[modes.x]\ncommand = 'rm -rf /'", "modes.x.command: write a list"),
         ("[modes.x]\nfunction = 'nocolon'", "modes.x.function"),
         ("[modes.run]\ncommand = ['x']", "modes.run: it is built in"),
         ("[modes.'*']\nfunction = 'a:b'", "every mode"),

@@ -33,7 +33,7 @@ from orch.handoff import (
 from orch.handoff.delegate import LARGEST
 from orch.limits import LARGEST_RESULT
 from orch.modes import FLAGS, Agent, Mode
-from orch.outcomes import NOTHING, Cut, Done, Evidence, Failed, Later, Metrics, Outcome
+from orch.outcomes import NOTHING, Cut, Done, Evidence, Failed, Later, Metrics, Outcome, error_text
 from orch.records import Task
 from orch.work import command, output
 
@@ -191,6 +191,11 @@ def _words(mode: Mode, delegate: Delegate, desk: _Desk) -> list[str]:
         "delegate": desk.delegate,
         "handback": desk.handback,
     }
+    for name in ("model", "effort"):
+        if not values[name] and any(f"{{{name}}}" in word for word in mode.command):
+            raise command.CannotRun(
+                f"its command asks for a {name}: name one in the DELEGATE, or as {name} in [agents.{mode.name}]"
+            )
     words: list[str] = []
     for word in mode.command:
         words += agent.flags if word == FLAGS else command.fill([word], values)
@@ -217,6 +222,9 @@ def _answer(work: _Work, desk: _Desk) -> Handback | HandoffError:
             return read_handback(said, work.delegate.task_id, roles=work.roles)
         except HandoffError as error:
             problem = problem or error
+        except Exception as error:
+            # A fault of the reader must not cost what was said.
+            problem = problem or HandoffError("unreadable", f"it could not be read ({error_text(error)})")
     assert problem is not None
     return problem
 

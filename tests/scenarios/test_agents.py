@@ -233,15 +233,15 @@ def test_the_words_the_flags_and_the_environment_are_as_the_settings_say(world: 
         [sys.executable, "-c", show, "{task_id}:{role}", "--model={model}", "{flags}", "-e", "{effort}"]
     )
     world.settings(
-        f'[agents.engineer]\ncommand = {command}\nmodel = "sonnet"\nflags = ["--allow", "a b"]\nkeep_env = ["TOKEN"]\n'
-        f'[agents.lead-engineer]\ncommand = {command}\ndrop_env = ["SECRET"]\neffort = "high"'
+        f'[agents.engineer]\ncommand = {command}\nmodel = "sonnet"\neffort = "low"\nflags = ["--allow", "a b"]\nkeep_env = ["TOKEN"]\n'
+        f'[agents.lead-engineer]\ncommand = {command}\ndrop_env = ["SECRET"]\nmodel = "opus"\neffort = "high"'
     )
     delegate(world, "pass")
     delegate(world, "pass", "t2", "lead-engineer")
     world.orch("fire", env={"SECRET": "1", "TOKEN": "2", "OTHER": "3"})
     first = world.orch("log", "1").splitlines()[0]
-    assert first == "['t1:engineer', '--model=sonnet', '--allow', 'a b', '-e', ''] ['TOKEN']"
-    assert "['t2:lead-engineer', '--model=', '-e', 'high'] ['OTHER', 'TOKEN']" in world.orch("log", "2")
+    assert first == "['t1:engineer', '--model=sonnet', '--allow', 'a b', '-e', 'low'] ['TOKEN']"
+    assert "['t2:lead-engineer', '--model=opus', '-e', 'high'] ['OTHER', 'TOKEN']" in world.orch("log", "2")
 
 
 def test_an_answer_of_five_megabytes_is_read_whole_and_kept_at_both_ends(world: World) -> None:
@@ -475,3 +475,10 @@ def test_remarks_that_pile_up_behind_an_open_improvement_still_make_one_order(qu
     improvement.record(queue, 3, said[:1], 3)
     assert queue.find("improve-skill-deep-2").state == "incoming"
     assert queue.asks.feedback("deep") == []
+
+
+def test_a_command_that_asks_for_a_model_is_not_run_without_one(world: World) -> None:
+    world.settings('[agents.engineer]\ncommand = ["true", "{model}"]\n')
+    delegate(world, "say('never')")
+    world.orch("fire")
+    assert "name one in the DELEGATE, or as model in [agents.engineer]" in reason(world)
