@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from orch import clock, kin, processes
 from orch.fire_records import Fire, Worker
 from orch.folders import Exchange
-from orch.hygiene import bury, last_words
+from orch.hygiene import Swept, bury, last_words, take_dropped
 from orch.limits import WORKER_CAPS
 from orch.pool import Crew
 from orch.project import Project
@@ -91,6 +91,7 @@ class Barrier:
     reopened: int = 0
     spared_until: float = 0.0
     exchange: Exchange | None = None
+    swept: Swept = field(default_factory=Swept)
     exchanged: float = 0.0
     first: int = 1
     claims: dict[int, dict[tuple[int, int], float]] = field(default_factory=dict)
@@ -161,7 +162,7 @@ class Barrier:
     def _exchange(self) -> None:
         """Now and then take in what was dropped as files, and show there what has moved."""
         if self.exchange is not None and clock.monotonic() - self.exchanged > EXCHANGE_PAUSE:
-            self.exchange.run(self.queue)
+            take_dropped(self.queue, self.exchange, self.swept)
             self.exchanged = clock.monotonic()
 
     # Those who ended by themselves

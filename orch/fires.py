@@ -66,14 +66,14 @@ def fire(
         try:
             swept = _hygiene(queue, project, opened, exchange, report)
             plan = _decide(queue, project, opened, decide, report, signals)
-            gathered = _drain(queue, project, opened, plan, exchange, report, signals)
+            gathered = _drain(queue, project, opened, plan, swept, exchange, report, signals)
             report(Progress("rollup"))
             queue.ledger.stamp(opened.id, "rollup")
             # Known to this fire already: its note can say which tasks have had their last start.
             recover(queue, project, Swept())
             fired = close(queue, project, opened, _ending(gathered, plan), swept, plan, gathered)
             if exchange is not None:
-                exchange.run(queue)
+                exchange.show(queue)
         except Exception as error:
             # A surprise, or a storage that gave up: the note says so if it can be stored at all.
             problem = str(error) if isinstance(error, OrchError) else f"{type(error).__name__}: {error}"
@@ -212,6 +212,7 @@ def _drain(
     project: Project,
     opened: Fire,
     plan: Plan,
+    swept: Swept,
     exchange: Exchange | None,
     report: Callable[[Progress], None],
     signals: _Signals,
@@ -224,7 +225,7 @@ def _drain(
     queue.ledger.stamp(opened.id, "fan_out")
     crew = pool.Crew(sit, len(seats), database=project.database, start_method=project.start_method)
     try:
-        barrier = Barrier(queue, opened, project, exchange=exchange)
+        barrier = Barrier(queue, opened, project, exchange=exchange, swept=swept)
         barrier.crew = crew
         barrier.seat(seats)
         queue.ledger.stamp(opened.id, "barrier")

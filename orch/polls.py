@@ -154,7 +154,7 @@ class _Poll:
             opened = queue.ledger.fire(id)
         assert opened is not None
         self.opened, self.plan, self.swept = opened, Plan(), Swept()
-        self.barrier = Barrier(queue, opened, project, exchange=self.exchange)
+        self.barrier = Barrier(queue, opened, project, exchange=self.exchange, swept=self.swept)
 
     def _end(self, ending: str, error: str | None = None) -> Fired:
         recover(self.queue, self.project, Swept())
@@ -162,7 +162,7 @@ class _Poll:
             self.queue, self.project, self.opened, ending, self.swept, self.plan, self.barrier.gathered, error=error
         )
         if self.exchange is not None:
-            self.exchange.run(self.queue)
+            self.exchange.show(self.queue)
         return fired
 
     def _deliver(self, fired: Fired) -> Fired:

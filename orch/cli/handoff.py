@@ -95,7 +95,7 @@ def _force(talk: Talk, task: str, found: Handback) -> None:
         taken = hand_in(queue, project, queue.find(task), found)
         exchange = Exchange.of(project)
         if exchange is not None:
-            exchange.run(queue)
+            exchange.show(queue)
     talk.line(
         {"task": taken.id, "status": found.status, "state": taken.state},
         f"handed in: {task} is {found.status}, and {taken.state} now",

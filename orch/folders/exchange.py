@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from orch.project import Project
@@ -44,3 +45,11 @@ class Exchange:
             taken.refused.append(f"{self.root.path}: {error.strerror or error}")
         self.unsettled = taken.unsettled
         return taken
+
+    def show(self, queue: Queue) -> None:
+        """Only the one way: bring the files to where their tasks are, as far as that is possible now."""
+        from orch.folders.mirror import mirror
+
+        with suppress(OSError), self.root.alone() as mine:
+            if mine:
+                mirror(queue, self.root)
