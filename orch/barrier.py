@@ -17,7 +17,7 @@ from orch.pool import Crew
 from orch.project import Project
 from orch.queue import Queue
 from orch.records import Task
-from orch.silence import silence
+from orch.silence import is_stalled
 from orch.states import State
 from orch.worker import NO_STORAGE, Seat, cut_by, put_back
 
@@ -237,17 +237,11 @@ class Barrier:
             if task.allotted is not None and now - since > task.allotted + slack:
                 self._end_late(worker, task, cut_by(task, mode))
                 return
-            if self._is_stalled(task):
+            # Its worker sees that too, and gives it the grace that anybody has.
+            patience, late = None if mode is None else mode.patience, SLACK + self.project.limits.grace_sec
+            if is_stalled(self.project.state, task, patience, late):
                 self._end_late(worker, task, "stalled")
                 return
-
-    def _is_stalled(self, task: Task) -> bool:
-        """Whether an agent has been silent for so long that its role wants it ended."""
-        mode = self.project.modes.get(task.mode)
-        patience = None if mode is None else mode.patience
-        if patience is None or not patience.kill_stalled or task.state != State.PROCESSING:
-            return False
-        return silence(self.project.state, task) > patience.heartbeat_timeout_sec
 
     def _end_late(self, worker: Worker, task: Task, reason: str) -> None:
         """End one worker for one late task. A worker that can still speak says the same; the first word stands."""

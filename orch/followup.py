@@ -33,8 +33,13 @@ def hand_in(queue: Queue, project: Project, task: Task, handback: Handback) -> T
     outcome = agent.lead(queue, task, handback, project=folder, roles=roles)
     if isinstance(outcome, Failed):
         outcome = replace(outcome, error=f"{BY_HAND}: {outcome.error}")
-    if not settle(queue, task, outcome, mode=mode, limits=project.limits, reason=BY_HAND):
-        raise Conflict(f"task {task.id} has moved meanwhile: see 'orch show {task.id}'")
+    # The move is the person's and not the worker's.
+    mine = replace(task, owner=None)
+    with queue.transaction():
+        if not settle(queue, mine, outcome, mode=mode, limits=project.limits, reason=BY_HAND):
+            raise Conflict(f"task {task.id} has moved meanwhile: see 'orch show {task.id}'")
+        # What was at the gate is judged by nobody any more.
+        queue.asks.drop_answer(task.id)
     return queue.task(task.id)
 
 

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from orch import clock
+from orch.limits import Patience
 from orch.project import Project
 from orch.queue import Queue
 from orch.records import Task
@@ -41,6 +42,13 @@ def silent(queue: Queue, project: Project) -> list[Silent]:
             word = "stale" if seconds > patience.stale_threshold_sec else "stalled"
             found.append(Silent(task.id, task.key, task.mode, seconds, word))
     return found
+
+
+def is_stalled(state: str, task: Task, patience: Patience | None, slack: float = 0.0) -> bool:
+    """Whether an agent has been silent for so long that its role wants it ended, by so many seconds more."""
+    if patience is None or not patience.kill_stalled or task.state != State.PROCESSING:
+        return False
+    return silence(state, task) > patience.heartbeat_timeout_sec + slack
 
 
 def silence(state: str, task: Task) -> float:

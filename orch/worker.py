@@ -23,6 +23,7 @@ from orch.outcomes import Cut, Done, Failed, Later, Outcome, error_text
 from orch.pool import last_word, unheard
 from orch.queue import Queue
 from orch.records import Task
+from orch.silence import is_stalled
 from orch.states import State
 from orch.work import Bench, Labour
 from orch.work.function import Stop
@@ -172,6 +173,8 @@ def settle(
             if reason == "wall_clock" and not only:
                 return queue.release(task, reason, evidence=evidence)
             return queue.crash(task, reason, error=error, evidence=evidence)
+        case Cut("stalled", error, evidence):
+            return queue.crash(task, "stalled", error=error, evidence=evidence)
         case Cut(why, _, evidence):
             return queue.release(task, why, evidence=evidence)
 
@@ -226,7 +229,7 @@ def _sit(seat: Seat) -> str:
             fire=seat.fire,
             limits=seat.limits,
             roles=seat.roles,
-            cut=_Cut(queue, signals),
+            cut=_Cut(queue, signals, seat),
             queue=queue,
             edge=lambda: _edge(seat.ends),
             judge=seat.judge,
@@ -326,28 +329,35 @@ def _speak_utf8() -> None:
 
 
 class _Cut:
-    """Whether the command that runs has to end: the worker is asked to stop, or its claim is over.
+    """Whether what runs has to end: the worker is asked to stop, its agent is stalled, or its claim is over.
 
     A person may have cancelled the task, or somebody on another host taken it for dead; that is looked for seldom.
     """
 
-    def __init__(self, queue: Queue, signals: _Signals) -> None:
+    def __init__(self, queue: Queue, signals: _Signals, seat: Seat) -> None:
         self._queue = queue
         self._signals = signals
+        self._seat = seat
         self._looked = clock.monotonic()
 
     def __call__(self, task: Task) -> str | None:
         if self._signals.stopping:
-            return "stopped"
+            # Whoever ends it for its silence asks it to stop, too.
+            return "stalled" if self._is_stalled(task) else "stopped"
         now = clock.monotonic()
         if now - self._looked < _CLAIM_LOOK:
             return None
         self._looked = now
+        if self._is_stalled(task):
+            return "stalled"
         try:
             return None if self._queue.holds(task) else "lost"
         except OrchError:
             # Nobody knows; the claim's number decides when the task is marked.
             return None
+
+    def _is_stalled(self, task: Task) -> bool:
+        return is_stalled(self._seat.state, task, self._seat.mode.patience)
 
 
 class _Signals:

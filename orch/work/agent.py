@@ -139,7 +139,8 @@ def do(
         found = _answer(work, desk)
     evidence = _evidence(work, found, keep)
     if work.last.cut:
-        return Cut(work.last.cut, f"ended for its {work.last.cut}", evidence), None
+        told = "silence" if work.last.cut == "stalled" else work.last.cut
+        return Cut(work.last.cut, f"ended for its {told}", evidence), None
     if isinstance(found, HandoffError):
         return _without_answer(work, found, evidence), None
     return _route(work, found, evidence), found
