@@ -36,6 +36,9 @@ _TICK = 0.02
 _SAFE_PATH = "PYTHONSAFEPATH"
 _WARNINGS = "PYTHONWARNINGS"
 
+# The processes that serve the pools of this process, by their pids.
+_household: set[int] = set()
+
 
 class Crew:
     """The children of one fire. `job` is an importable function that takes plain data and returns plain data.
@@ -52,7 +55,6 @@ class Crew:
 
         self._job = job
         self._database = database
-        self._household: set[int] = set()
         self._context = multiprocessing.get_context(start_method)
         if start_method == "forkserver":
             self._context.set_forkserver_preload([job.__module__, *_PRELOAD])
@@ -120,7 +122,7 @@ class Crew:
         if not kin.adopts() or self._context.get_start_method() != "forkserver":
             return []
         self._note_children()
-        return kin.end_children(grace, besides=self._household | self._children.keys())
+        return kin.end_children(grace, besides=_household | self._children.keys())
 
     def disband(self) -> None:
         """End every child that is left. Bounded: a pool whose lock died with a child would never return."""
@@ -174,8 +176,8 @@ class Crew:
             _restore(before)
         self._note_children()
         if kin.adopts():
-            # What serves the pool itself.
-            self._household |= kin.children() - others
+            # What serves the pools themselves: begun with the first of them, and used by all that follow.
+            _household.update(kin.children() - others)
 
     def _note_children(self) -> None:
         # The pools' own list: the program may have further children, which are none of our business.

@@ -120,6 +120,20 @@ def test_what_crashes_or_fails_for_a_while_is_tried_again_in_the_same_poll(world
     assert keys(world) == {"t1": "done", "t2": "done"}, reason(world)
 
 
+def test_a_worker_that_dies_after_others_have_come_and_gone_takes_nobody_with_it(world: World) -> None:
+    agents(world, retry="retry_max_attempts = 3")
+    process = forever(world)
+    add_many(world, "ok", 1)
+    eventually(lambda: world.states() == {1: "done"}, "the first drain")
+    add_many(world, "die", 1)
+    eventually(lambda: world.queue.task(2).state == "failed", "the last of its tries")
+    assert world.lines("died") == ["2"] * 3
+    add_many(world, "ok", 1)
+    eventually(lambda: world.queue.task(3).state == "done", "the drain after it")
+    end(process)
+    assert [line for line in world.lines("errors") if "stopped by SIGTERM" not in line] == []
+
+
 def test_a_poll_of_nothing_ends_at_once_and_says_nothing(world: World) -> None:
     assert world.queue.tasks() == []
     assert world.answer("poll")["tallies"] == []
