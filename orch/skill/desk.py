@@ -11,7 +11,6 @@ from typing import Any
 
 from orch import clock, jsontext, processes
 from orch.folders import Exchange
-from orch.folders.mirror import mirror
 from orch.folders.root import Root, move
 from orch.folders.taking import Taken
 from orch.handoff import Delegate, HandoffError, fields, orders, read_delegates, words
@@ -62,9 +61,7 @@ class Desk:
 
     def mirror(self) -> None:
         """Bring the files to where their tasks are."""
-        with self.root.alone() as mine:
-            if mine:
-                mirror(self.queue, self.root)
+        self.exchange.show(self.queue)
 
     def adopt(self) -> None:
         """Take over what somebody put straight into ``processing``, and what its ``.meta.json`` says of it."""

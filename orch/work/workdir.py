@@ -73,7 +73,7 @@ def _claim_folder(state: str, task: Task) -> str:
     if not os.path.exists(ignore):
         # The state folder may lie in a repository that must not take these up as its own.
         with open(ignore, "w", encoding="utf-8") as file:
-            file.write("*\n")
+            file.write("/*\n")
     folder, number = wanted, 1
     while True:
         try:

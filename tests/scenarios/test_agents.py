@@ -233,7 +233,8 @@ def test_the_words_the_flags_and_the_environment_are_as_the_settings_say(world: 
         [sys.executable, "-c", show, "{task_id}:{role}", "--model={model}", "{flags}", "-e", "{effort}"]
     )
     world.settings(
-        f'[agents.engineer]\ncommand = {command}\nmodel = "sonnet"\neffort = "low"\nflags = ["--allow", "a b"]\nkeep_env = ["TOKEN"]\n'
+        f'[agents.engineer]\ncommand = {command}\nmodel = "sonnet"\neffort = "low"\n'
+        'flags = ["--allow", "a b"]\nkeep_env = ["TOKEN"]\n'
         f'[agents.lead-engineer]\ncommand = {command}\ndrop_env = ["SECRET"]\nmodel = "opus"\neffort = "high"'
     )
     delegate(world, "pass")
