@@ -33,11 +33,11 @@ def as_yaml(values: Mapping[str, Any]) -> str:
     return fields.dump({name: value for name, value in values.items() if value not in (None, [], {}, "")})
 
 
-def order(delegate: Delegate) -> str:
-    """What an agent is told on its standard input."""
+def order(delegate: Delegate, place: str = "") -> str:
+    """What an agent is told on its standard input; `place` is a sentence on where it works."""
     return (
         f"You are the {delegate.agent} in charge of the task below. Do it completely, and check it against its success"
-        " criteria before you answer.\n\n"
+        f" criteria before you answer.{place and ' '}{place}\n\n"
         f"{delegate.text}\n"
         "When you are done, end your answer with one block of this form, every <...> filled in, and write nothing after"
         " it. Say success only when every criterion is met; blocked when a person has to decide something; escalate,"

@@ -273,6 +273,7 @@ def _as_agent(
             lineage=bench.queue.asks.ancestors(task.id),
             roles=tuple(words.all_roles(bench.roles)),
             root=None if bench.root is None else Root(bench.root),
+            place="" if own is None else workdir.told(own, folder),
             environment=inherited,
             run=run,
             keep=lambda streams: _kept(bench, task, {

@@ -108,11 +108,12 @@ def do(
     keep: Callable[[dict[str, bytes]], str | None],
     lineage: Sequence[Ancestor],
     root: Root | None = None,
+    place: str = "",
 ) -> tuple[Outcome, Handback | None]:
     """Give a task to its agent: where the answer leads, and the answer itself, if there is one that can be taken.
 
-    `roles` are those that an answer may name, `lineage` is what the task followed from. `keep` stores what was
-    printed, by its ending, and says where.
+    `roles` are those that an answer may name, `lineage` is what the task followed from, `place` a sentence on where the
+    agent works. `keep` stores what was printed, by its ending, and says where.
     """
     assert mode.agent is not None
     assert mode.command is not None
@@ -132,7 +133,9 @@ def do(
 
     words = _words(mode, delegate, desk)
     surroundings = _environment(mode.agent, environment, desk)
-    work = _Work(task, delegate, project, roles, lineage, [run(words, writing.order(delegate), left(), surroundings)])
+    work = _Work(
+        task, delegate, project, roles, lineage, [run(words, writing.order(delegate, place), left(), surroundings)]
+    )
     found = _answer(work, desk)
     if isinstance(found, HandoffError) and found.kind in _ASKED_AGAIN and _is_sound(work.last):
         work.runs.append(run(words, writing.request(delegate, work.raw, found), left(), surroundings))

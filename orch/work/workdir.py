@@ -109,6 +109,17 @@ def place(state: str, found: Workdir) -> str:
     return os.path.join(state, found.folder or "", found.below)
 
 
+def told(found: Workdir, folder: str) -> str:
+    """What an agent is told of the place that it works in."""
+    if found.branch is None:
+        return f"The place of this work is {folder}, which was empty when it began."
+    began = f", which began at {found.base[:12]}" if found.base else ""
+    return (
+        f"The place of this work is {folder}, a git worktree on the branch {found.branch}{began}: only what is"
+        " committed there comes to those who go on with it."
+    )
+
+
 def left(queue: Queue, task: Task, state: str) -> list[Workdir]:
     """What is left of the folders and branches of a task's attempts, the folders by their whole paths."""
     found = []

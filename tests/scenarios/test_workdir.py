@@ -50,7 +50,12 @@ def test_agents_work_at_the_same_time_in_worktrees_and_each_leaves_a_branch(worl
         "any(time.sleep(0.01) for _ in iter(lambda: all(os.path.exists(here + f't{n}') for n in range(1, 7)), True)); "
     )
     scope = (
-        GIT + "open('mine.txt', 'w').write(ID); " + meet + COMMIT + "say(answer('success', deliverables='[mine.txt]'))"
+        "assert f'a git worktree on the branch orch/{ID}-1, which began at ' in ORDER; "
+        + GIT
+        + "open('mine.txt', 'w').write(ID); "
+        + meet
+        + COMMIT
+        + "say(answer('success', deliverables='[mine.txt]'))"
     )
     for n in range(1, 7):
         delegate(world, scope, f"t{n}")
