@@ -19,6 +19,7 @@ from orch.errors import UsageError
 from orch.folders import Exchange, taking
 from orch.folders.taking import Taken
 from orch.limits import Retries
+from orch.project import Project
 from orch.queue import Queue
 from tests.conftest import World, eventually
 from tests.scenarios.test_agents import agents, delegate, reason
@@ -50,6 +51,10 @@ def drop(world: World, name: str, text: str | bytes, state: str = "incoming") ->
     path = folder / name
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return path
+
+
+def loaded(world: World) -> Project:
+    return settings.load(settings.locate(config=str(world.folder / "orch.toml")))
 
 
 def age(world: World, name: str) -> None:
@@ -94,9 +99,9 @@ def test_a_dropped_file_is_taken_once_and_lies_in_the_folder_of_its_state_all_it
         "open('story', 'w').write(open('.orch/queue/processing/t1.meta.json').read())\nsay(answer('success'))"
     )
     drop(world, "my order.yaml", order(scope=scope))
-    world.orch("sweep")
+    assert look(world).added == 1
     assert files(world) == ["incoming/t1.yaml"]
-    world.orch("sweep")
+    assert not look(world).anything
     world.orch("fire")
     assert keys(world) == {"t1": "done"}, reason(world)
     assert files(world) == ["done/t1-HANDBACK.yaml", "done/t1.meta.json", "done/t1.yaml"]
@@ -586,11 +591,11 @@ def test_several_that_look_at_once_take_every_file_once(world: World) -> None:
     staffed(world)
     for n in range(60):
         drop(world, f"order {n}.yaml", order(f"t{n}"))
-    looks = [world.start("sweep", "--json") for _ in range(3)]
+    looks = [world.start("sweep", "--json") for _ in range(2)]
     told = [json.loads(one.communicate()[0])["data"]["swept"] for one in looks]
-    assert [one.returncode for one in looks] == [0, 0, 0]
+    assert [one.returncode for one in looks] == [0, 0]
     assert sum(one["taken"] for one in told) == 60
-    assert [one["refused"] for one in told] == [[], [], []]
+    assert [one["refused"] for one in told] == [[], []]
     assert keys(world) == {f"t{n}": "incoming" for n in range(60)}
     assert files(world) == sorted(f"incoming/t{n}.yaml" for n in range(60))
 
@@ -629,14 +634,15 @@ def test_a_look_that_finds_nothing_new_opens_no_file(world: World) -> None:
 
 def test_the_root_may_be_anywhere_and_a_project_without_agents_has_none(world: World) -> None:
     assert world.queue.tasks() == []
-    world.orch("sweep")
-    assert not root(world).exists()
+    assert loaded(world).queue_root is None
     command = json.dumps([sys.executable, "-c", ""])
     world.settings(f'[queue]\nroot = "elsewhere/queue"\n[agents.engineer]\ncommand = {command}')
     other = world.folder / "elsewhere" / "queue"
     (other / "incoming").mkdir(parents=True)
     (other / "incoming" / "x.yaml").write_text(order())
-    world.orch("sweep")
+    exchange = Exchange.of(loaded(world))
+    assert exchange is not None
+    exchange.run(world.queue)
     assert (other / "incoming" / "t1.yaml").read_text() == order()
     assert not root(world).exists()
 
@@ -653,8 +659,6 @@ def test_a_session_of_a_harness_has_a_queue_and_folders_of_its_own(world: World,
     assert sorted(path.name for path in (mine / "queue" / "done").glob("t?.yaml")) == ["t1.yaml", "t2.yaml"]
     assert (mine / "orch.db").exists()
     assert keys(world) == {}
-    world.orch("list", env={**env, "ORCH_HARNESS": "../x"}, code=2)
-    assert "cannot be the name of a folder" in world.err
-    for wrong in ("a/b", "", "..", None):
-        with pytest.raises(UsageError):
+    for wrong in ("a/b", "../x", "", "..", None):
+        with pytest.raises(UsageError, match="cannot be the name of a folder"):
             settings.session_folder("s-1", wrong)

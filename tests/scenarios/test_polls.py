@@ -16,11 +16,13 @@ from typing import Any
 import apsw
 import pytest
 
+from orch import polls
+from orch.errors import Held
 from orch.fire_records import Fire
 from tests.conftest import World, eventually
 from tests.scenarios.test_agents import SCRIPTED, agents, delegate, reason
-from tests.scenarios.test_fire import add_many, notes, running
-from tests.scenarios.test_folders import drop, files, keys, order
+from tests.scenarios.test_fire import notes, running
+from tests.scenarios.test_folders import drop, files, keys, loaded, order
 
 FULL = pytest.mark.full
 PATIENT = "poll_interval_idle = 600\nidle_sleep_sec = 600"
@@ -33,6 +35,12 @@ inotify_simple.INotify = none
 from orch.__main__ import main
 main()
 """
+
+
+def add_many(world: World, mode: str, count: int, payload: dict[str, object] | None = None, **more: Any) -> None:
+    with world.queue.transaction():
+        for _ in range(count):
+            world.queue.add(mode, payload or {}, **more)
 
 
 def forever(world: World, *words: str, program: list[str] | None = None) -> subprocess.Popen[bytes]:
@@ -87,8 +95,8 @@ def end(process: subprocess.Popen[bytes], signum: int = signal.SIGTERM) -> int:
 def test_a_poll_drains_rows_and_dropped_files_until_it_is_idle_and_ends_with_one_note(world: World) -> None:
     agents(world)
     add_many(world, "ran", 30)
-    world.orch("add", "ran", "--in", "1s")
-    world.orch("add", "ran", "--in", "1h")
+    add_many(world, "ran", 1, delay=1)
+    add_many(world, "ran", 1, delay=3600)
     drop(world, "x.yaml", order())
     rollup = world.answer("poll")
     assert {tally["mode"]: tally["done"] for tally in rollup["tallies"]} == {"ran": 31, "engineer": 1}
@@ -99,6 +107,7 @@ def test_a_poll_drains_rows_and_dropped_files_until_it_is_idle_and_ends_with_one
     assert world.queue.ledger.fires_open() == []
 
 
+@FULL
 def test_a_poll_is_no_fire_for_the_caps_of_the_day_nor_for_the_watchdog(world: World) -> None:
     world.settings("[watchdog]\nexpected_interval_hours = 0.0001\ngrace_minutes = 0")
     text = (world.folder / "orch.toml").read_text()
@@ -111,6 +120,7 @@ def test_a_poll_is_no_fire_for_the_caps_of_the_day_nor_for_the_watchdog(world: W
     assert world.answer("fires")[0]["kind"] == "poll"
 
 
+@FULL
 def test_what_crashes_or_fails_for_a_while_is_tried_again_in_the_same_poll(world: World) -> None:
     agents(world, retry="retry_max_attempts = 3")
     first = "open(ID, 'x') and {} if not os.path.exists(ID) else say(answer('success'))"
@@ -134,6 +144,7 @@ def test_a_worker_that_dies_after_others_have_come_and_gone_takes_nobody_with_it
     assert [line for line in world.lines("errors") if "stopped by SIGTERM" not in line] == []
 
 
+@FULL
 def test_a_poll_of_nothing_ends_at_once_and_says_nothing(world: World) -> None:
     assert world.queue.tasks() == []
     assert world.answer("poll")["tallies"] == []
@@ -158,7 +169,7 @@ def test_a_sleeping_poll_is_woken_by_a_file_a_row_the_time_and_a_signal(world: W
     world.queue.add("ran", {})
     eventually(lambda: world.queue.task(2).state == "done", "the added task")
     at_rest(process.pid)
-    world.orch("add", "ran", "--in", "1.5s")
+    add_many(world, "ran", 1, delay=1)
     eventually(lambda: world.queue.task(3).state == "done", "the delayed task")
     # For a role that nobody has, so that nothing but the folders shows that somebody has looked.
     for id, wake in (("t2", lambda: world.orch("wake")), ("t3", lambda: process.send_signal(signal.SIGUSR1))):
@@ -168,13 +179,17 @@ def test_a_sleeping_poll_is_woken_by_a_file_a_row_the_time_and_a_signal(world: W
         assert f"incoming/{id}.yaml" not in files(world)
         wake()
         eventually(lambda: f"incoming/{id}.yaml" in files(world), "the look", 10)  # noqa: B023
+    with pytest.raises(Held, match=f"poll 1 is running \\(pid {process.pid} "):
+        polls.poll(world.queue, loaded(world))
     assert end(process) == 128 + signal.SIGTERM
     assert [one["done"] for one in rounds(world)] == [1, 1, 1]
-    assert "stopped" in world.answer("fires")[0]["ending"]
+    [closed] = world.queue.ledger.fires()
+    assert closed.ending == "stopped"
     world.orch("wake", code=3)
     assert "orch poll --forever" in world.err
 
 
+@FULL
 def test_without_anything_that_tells_of_changes_the_poll_looks_for_them_and_says_so(world: World) -> None:
     agents(world, retry=PATIENT)
     process = forever(world, program=[sys.executable, "-c", DEAF])
@@ -195,6 +210,7 @@ def test_without_anything_that_tells_of_changes_the_poll_looks_for_them_and_says
     end(process)
 
 
+@FULL
 def test_a_poll_looks_by_itself_when_its_interval_is_over(world: World) -> None:
     agents(world, retry="poll_interval_idle = 0.5\nidle_threshold_polls = 2\nidle_sleep_sec = 0.7")
     process = forever(world)
@@ -236,6 +252,7 @@ def test_a_burst_of_files_that_nobody_could_be_told_of_is_taken_whole(world: Wor
     end(process)
 
 
+@FULL
 def test_a_file_that_is_held_open_is_waited_for_without_haste(world: World) -> None:
     agents(world, retry=PATIENT)
     process = forever(world)
@@ -258,7 +275,7 @@ def test_a_poll_that_has_nothing_to_do_costs_next_to_nothing(world: World) -> No
     eventually(lambda: set(world.states().values()) == {"done"})
     at_rest(process.pid)
     before, moves = cpu(process.pid), switches(process.pid)
-    time.sleep(2)
+    time.sleep(1.5)
     assert cpu(process.pid) - before <= 0.05
     assert switches(process.pid) - moves < 100
     end(process)
@@ -288,8 +305,6 @@ def test_a_mode_whose_program_is_missing_is_no_reason_to_hurry(world: World) -> 
     assert workers(world) == seen == 2
     assert end(process) == 128 + signal.SIGTERM
     assert "no-such-agent" in notes(world)[0]
-    # And one that is to end does so.
-    world.orch("poll")
     assert keys(world)["t1"] == "incoming"
 
 
@@ -311,6 +326,7 @@ def test_a_poll_and_a_fire_share_the_pool_and_neither_hurries_while_it_is_full(w
     end(process)
 
 
+@FULL
 def test_what_comes_while_the_pool_of_a_poll_is_full_is_left_by_a_fire_and_done_in_the_end(world: World) -> None:
     world.settings("", limits="max_pool = 2")
     add_many(world, "wait_for", 2, {"file": "go"})
@@ -324,6 +340,7 @@ def test_what_comes_while_the_pool_of_a_poll_is_full_is_left_by_a_fire_and_done_
     assert set(world.states().values()) == {"done"}
 
 
+@FULL
 def test_a_budget_that_is_spent_ends_the_poll_and_lets_the_one_that_goes_on_sleep(world: World) -> None:
     world.settings("", limits="fire_tokens = 100", retry=PATIENT)
     add_many(world, "mixed", 5, {"do": "{'metrics': {'tokens': 60}}"})
@@ -354,15 +371,16 @@ def test_a_poll_that_is_stopped_gives_back_what_runs_and_writes_its_note(world: 
     assert not running(str(SCRIPTED))
 
 
+@FULL
 def test_a_second_poll_is_refused_and_says_which_one_runs(world: World) -> None:
     assert world.queue.tasks() == []
     process = forever(world)
     world.orch("poll", code=4)
     assert f"poll 1 is running (pid {process.pid}" in world.err
     assert end(process, signal.SIGINT) == 128 + signal.SIGINT
-    world.orch("poll")
 
 
+@FULL
 def test_a_poll_that_was_killed_is_closed_by_the_next_one_and_its_task_done_again(world: World) -> None:
     agents(world, retry="retry_max_attempts = 3")
     once = "open('begun', 'w') and time.sleep(2000) if not os.path.exists('begun') else say(answer('success'))"
@@ -413,6 +431,7 @@ if __name__ == "__main__":
 """
 
 
+@FULL
 def test_a_poll_in_a_thread_works_without_signals_and_is_woken_all_the_same(world: World) -> None:
     agents(world, retry=PATIENT)
     assert world.queue.tasks() == []

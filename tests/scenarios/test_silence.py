@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from orch import clock, settings, silence
-from orch.errors import UsageError
+from orch.errors import Conflict, UsageError
+from orch.followup import hand_in
+from orch.handoff import read_handback
 from tests.conftest import World, eventually
 from tests.scenarios.test_agents import SCRIPTED, agents, delegate, reason, states_by_key
 from tests.scenarios.test_fire import notes, running
-from tests.scenarios.test_folders import drop, files, keys, order
+from tests.scenarios.test_folders import drop, files, keys, loaded, order
 
 FULL = pytest.mark.full
 ORCH = "__import__('subprocess').run([sys.executable, '-m', 'orch', {}])"
@@ -26,7 +28,7 @@ def begun(world: World) -> bool:
 
 
 def silent(world: World) -> list[str]:
-    found = silence.silent(world.queue, settings.load(settings.locate(config=str(world.folder / "orch.toml"))))
+    found = silence.silent(world.queue, loaded(world))
     return [f"{one.key} {one.word}" for one in found]
 
 
@@ -46,22 +48,18 @@ def backdate(world: World, seconds: float) -> None:
 # Silence
 
 
-def test_who_is_silent_is_told_of_as_stalled_and_then_as_stale_and_goes_on(world: World) -> None:
+def test_who_is_silent_is_told_of_as_stalled_and_then_as_stale(world: World) -> None:
     agents(world, retry="heartbeat_timeout_sec = 60\nstale_threshold_sec = 300")
-    world.queue.add("wait_for", {"file": "go"})
-    delegate(world, "open('begun', 'w')\nwhile not os.path.exists('go'): time.sleep(0.01)\nsay(answer('success'))")
-    fire = world.start("fire")
-    eventually(lambda: begun(world), "the agent's start")
+    delegate(world, "pass")
+    delegate(world, "pass", "t2")
+    world.queue.claim("engineer")
     assert silent(world) == []
     backdate(world, 100)
-    assert "task 2 (t1) is stalled: silent for 10" in world.orch("sweep")
+    assert silent(world) == ["t1 stalled"]
     backdate(world, 400)
-    assert "task 2 (t1) is stale: silent for 40" in world.orch("sweep")
-    assert silent(world) == ["t1 stale"]
-    (world.folder / "go").write_text("")
-    assert fire.wait(60) == 0
-    assert keys(world)["t1"] == "done", reason(world, 2)
-    assert silent(world) == []
+    world.orch("fire")
+    assert "task 1 (t1) is stale: silent for 40" in notes(world)[0]
+    assert keys(world)["t1"] == "processing"
 
 
 def test_what_an_agent_prints_and_its_heartbeat_are_signs_of_life(world: World) -> None:
@@ -86,6 +84,7 @@ def test_what_an_agent_prints_and_its_heartbeat_are_signs_of_life(world: World) 
     assert keys(world) == {"t1": "done"}, reason(world)
 
 
+@FULL
 def test_a_silent_agent_is_ended_and_tried_again_where_its_role_wants_that(world: World) -> None:
     agents(world, "engineer", extra="heartbeat_timeout_sec = 1\nkill_stalled = true")
     with open(world.folder / "orch.toml", "a") as file:
@@ -113,13 +112,22 @@ def test_a_role_has_its_own_patience_and_its_own_number_of_tries(world: World) -
         f"[agents.lead-engineer]\ncommand = {command}\nretry_backoff_multiplier = 3\ncrash_threshold_sec = 90\n",
         retry="retry_max_attempts = 2\nheartbeat_timeout_sec = 50\nstale_threshold_sec = 70\ntask_deadline_sec = 33",
     )
-    modes = settings.load(settings.locate(config=str(world.folder / "orch.toml"))).modes
+    modes = loaded(world).modes
     engineer, lead = modes["engineer"], modes["lead-engineer"]
     assert None not in (engineer.patience, lead.patience, engineer.retries, lead.retries)
     assert (engineer.patience.heartbeat_timeout_sec, lead.patience.heartbeat_timeout_sec) == (7, 50)
     assert (engineer.patience.stale_threshold_sec, lead.patience.crash_threshold_sec) == (70, 90)
     assert (engineer.timeout, lead.stale_hours) == (33, 0.025)
     assert (engineer.retries.backoff_multiplier, lead.retries.backoff_multiplier) == (1.5, 3)
+
+
+@FULL
+def test_a_role_is_tried_as_often_as_it_says(world: World) -> None:
+    command = json.dumps([sys.executable, str(SCRIPTED)])
+    world.settings(
+        f"[agents.engineer]\ncommand = {command}\nretry_max_attempts = 1\n[agents.lead-engineer]\ncommand = {command}",
+        retry="retry_max_attempts = 2",
+    )
     delegate(world, "sys.exit(3)", "t1")
     delegate(world, "sys.exit(3)", "t2", "lead-engineer")
     world.orch("poll")
@@ -174,11 +182,11 @@ def test_a_person_hands_in_whoever_is_at_work_and_what_runs_is_ended(world: Worl
     last = world.queue.events(1)[-1]
     assert (last.moved_by, last.reason) == ("person", "handed in by a person")
     assert "output: by hand" in (world.folder / ".orch/queue/done/t1-HANDBACK.yaml").read_text()
-    world.orch("handback", "t1", "--force", stdin=HANDBACK.format("failure"), code=9)
-    world.orch("add", "ok", "--key", "t2")
+    world.queue.add("ok", key="t2")
     world.queue.claim("ok")
-    world.orch("handback", "t2", "--force", stdin=HANDBACK.format("success").replace("t1", "t2"), code=9)
-    assert "only a role's task" in world.err
+    for id in ("t1", "t2"):
+        with pytest.raises(Conflict, match="only a role's task that is at work"):
+            hand_in(world.queue, loaded(world), world.queue.find(id), read_handback(HANDBACK.format("failure"), "t1"))
 
 
 @pytest.mark.parametrize(
@@ -198,6 +206,7 @@ def test_what_a_person_hands_in_leads_where_an_agents_answer_would(world: World,
         assert reason(world).startswith("handed in by a person: ")
 
 
+@FULL
 def test_handing_in_for_a_task_at_the_gate_ends_its_judging_for_good(world: World) -> None:
     command = json.dumps([sys.executable, str(SCRIPTED)])
     judge = json.dumps([sys.executable, str(SCRIPTED), "open('begun', 'w'); time.sleep(2000)"])
