@@ -154,7 +154,14 @@ def test_a_budget_is_spent_when_it_is_reached(limits: Limits, today: Bill, fire:
     assert (found and found[0]) == cap
 
 
-@pytest.mark.parametrize("cap", ["daily_cost_usd = 1", "fire_cost_usd = 1", "daily_tokens = 25", "fire_tokens = 25"])
+@pytest.mark.parametrize(
+    "cap",
+    [
+        "daily_cost_usd = 1",
+        "fire_tokens = 25",
+        *(pytest.param(cap, marks=pytest.mark.full) for cap in ("fire_cost_usd = 1", "daily_tokens = 25")),
+    ],
+)
 def test_a_budget_met_in_mid_fire_ends_new_claims_and_the_note_names_it(world: World, cap: str) -> None:
     world.settings("", limits=cap)
     add(world, 8)

@@ -319,7 +319,7 @@ def screen(name: str) -> str:
 @pytest.mark.skipif(
     subprocess.run(["which", "tmux"], capture_output=True).returncode != 0, reason="tmux is not installed"
 )
-@pytest.mark.parametrize("width", [40, 100])
+@pytest.mark.parametrize("width", [40, pytest.param(100, marks=pytest.mark.full)])
 def test_a_fire_on_a_terminal_shows_its_progress_and_ends_with_the_table(world: World, width: int) -> None:
     for _ in range(3):
         world.orch("add", "mixed", "do=1")

@@ -189,7 +189,7 @@ def test_escalation_hands_the_task_to_the_other_role_with_its_story(world: World
     assert json.loads(world.queue.attempts(1)[0].result or "")["status"] == "escalate"
 
 
-@pytest.mark.parametrize("other", ["lead-engineer", "engineer"])
+@pytest.mark.parametrize("other", ["lead-engineer", pytest.param("engineer", marks=FULL)])
 def test_escalation_ends_whatever_the_agents_say(world: World, other: str) -> None:
     agents(world, "engineer", "lead-engineer", "security-engineer")
     to = f"'lead-engineer' if ROLE == 'engineer' else {other!r}"
@@ -260,6 +260,7 @@ def test_a_role_whose_task_is_no_delegate_says_so(world: World) -> None:
     assert "add it with 'orch delegate'" in reason(world)
 
 
+@FULL
 def test_an_agent_that_kills_its_worker_is_started_as_often_as_the_limit_says(world: World) -> None:
     agents(world, retry="retry_max_attempts = 3")
     delegate(world, "os.kill(os.getppid(), 9); time.sleep(2000)")

@@ -64,7 +64,10 @@ def test_a_signal_to_everybody_at_once_gives_everything_back(world: World) -> No
 
 
 # Whichever of the shell and its child gets the signal first, the script does not end well.
-TRAPS = ["trap 'exit 1' TERM; sleep 1015 & wait; exit 1", "trap '' TERM; sleep 1015; exit 1"]
+TRAPS = [
+    "trap 'exit 1' TERM; sleep 1015 & wait; exit 1",
+    pytest.param("trap '' TERM; sleep 1015; exit 1", marks=pytest.mark.full),
+]
 
 
 @pytest.mark.parametrize("script", TRAPS)

@@ -422,7 +422,9 @@ def test_a_fire_under_cron_is_silent_and_survives_its_poor_environment(world: Wo
 # Signals
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "signum", [signal.SIGTERM, *(pytest.param(each, marks=pytest.mark.full) for each in (signal.SIGINT, signal.SIGHUP))]
+)
 def test_a_fire_that_is_asked_to_stop_gives_back_what_runs_and_writes_its_note(world: World, signum: int) -> None:
     world.orch("add", "wait_for", "file=never")
     world.orch("add", "--cmd", "--", "sh", "-c", "echo >> ran; exec sleep 1003")

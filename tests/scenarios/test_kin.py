@@ -247,7 +247,7 @@ def log_too(task):
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(50, marks=pytest.mark.full)])
-@pytest.mark.parametrize("method", ["forkserver", "fork"])
+@pytest.mark.parametrize("method", ["forkserver", pytest.param("fork", marks=pytest.mark.full)])
 def test_a_thread_that_logs_without_pause_hangs_no_fire(world: World, method: str, rounds: int) -> None:
     (world.folder / "busy.py").write_text(BUSY)
     world.settings(f'[queue]\nstart_method = "{method}"', modes='[modes.busy]\nfunction = "busy:log_too"')

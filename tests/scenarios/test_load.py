@@ -17,7 +17,7 @@ from tests.scenarios.test_fire import add_many
 from tests.test_sqlite import CLAIMER, python
 
 
-@pytest.mark.parametrize("scale", [5, pytest.param(40, marks=pytest.mark.full)])
+@pytest.mark.parametrize("scale", [2, pytest.param(40, marks=pytest.mark.full)])
 def test_adds_sweeps_and_lists_during_a_fire_meet_no_lock_and_lose_nothing(world: World, scale: int) -> None:
     world.settings("", limits=f"max_pool = 8\ntask_cap = {10 * scale}")
     add_many(world, "ran", 10 * scale)

@@ -92,7 +92,7 @@ def test_equal_failures_are_one_line(world: World) -> None:
     assert "20 × ValueError: no route to" in note
 
 
-@pytest.mark.parametrize("limit", [0, 1, 2, 3])
+@pytest.mark.parametrize("limit", [2, *(pytest.param(limit, marks=pytest.mark.full) for limit in (0, 1, 3))])
 def test_a_task_is_started_as_often_as_the_limit_says_whichever_way_it_fails(world: World, limit: int) -> None:
     world.settings(
         "",

@@ -168,7 +168,9 @@ def worktrees_and_a_judge(world: World, verdict: str, kind: str = "worktree") ->
     delegate(world, GIT + own + "open('made.txt', 'w'); " + COMMIT + "say(answer('success', 'made once'))")
 
 
-@pytest.mark.parametrize(("first", "looks"), [("os.kill(os.getppid(), 9)", 1), ("say('who knows')", 2)])
+@pytest.mark.parametrize(
+    ("first", "looks"), [("os.kill(os.getppid(), 9)", 1), pytest.param("say('who knows')", 2, marks=pytest.mark.full)]
+)
 def test_the_judge_looks_at_the_very_worktree_also_when_it_has_to_look_again(
     world: World, first: str, looks: int
 ) -> None:
@@ -183,7 +185,9 @@ def test_the_judge_looks_at_the_very_worktree_also_when_it_has_to_look_again(
     assert git(world, "log", "--format=%s", "main..orch/t1-1") == "t1\n"
 
 
-@pytest.mark.parametrize(("kind", "state"), [("worktree", "done"), ("fresh", "failed")])
+@pytest.mark.parametrize(
+    ("kind", "state"), [("worktree", "done"), pytest.param("fresh", "failed", marks=pytest.mark.full)]
+)
 def test_an_answer_is_never_judged_by_another_folder_than_its_own(world: World, kind: str, state: str) -> None:
     dies = "__import__('shutil').rmtree(os.getcwd()); open(home + '/died', 'x'); os.kill(os.getppid(), 9)"
     verdict = "say(answer('success' if os.path.exists('made.txt') else 'failure'))"
