@@ -194,6 +194,7 @@ def test_no_worker_claims_after_the_budget_is_spent_however_many_there_are(world
     assert len(claimed) == len(done)
 
 
+@pytest.mark.full
 def test_attempts_that_do_not_say_what_they_cost_are_ignored_or_end_new_claims(world: World) -> None:
     for unknown, done in (("ignore", 4), ("stop", 1)):
         world.settings("", limits=f'fire_cost_usd = 5\nunknown_cost = "{unknown}"')
@@ -205,6 +206,7 @@ def test_attempts_that_do_not_say_what_they_cost_are_ignored_or_end_new_claims(w
     assert "unknown_cost: ended 1 worker; 3 tasks left" in world.answer("notes")[0]["body"]
 
 
+@pytest.mark.full
 def test_the_account_tells_days_modes_and_fires_beside_the_caps(world: World) -> None:
     world.settings("", limits="daily_cost_usd = 2.5")
     add(world, 2)

@@ -177,6 +177,7 @@ def test_text_of_tasks_is_shown_exactly_and_never_obeyed(world: World) -> None:
         assert "\x1b" not in told
 
 
+@pytest.mark.full
 def test_names_with_markup_are_shown_exactly(world: World) -> None:
     texts = ["list[int] a[red]b[i]", "root:x:0:0", "[/]"]
     for text in texts:
@@ -242,6 +243,7 @@ def test_the_status_counts_every_mode_and_what_the_caps_leave(world: World) -> N
     assert "needs a person: 1 task failed" in told
 
 
+@pytest.mark.full
 def test_the_watchdog_is_quiet_until_a_fire_is_overdue_and_exits_with_7_then(world: World) -> None:
     world.orch("init")
     assert "all is well" in world.orch("watchdog")
@@ -282,6 +284,7 @@ def test_nothing_there_is_an_error_that_says_how_to_begin(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("rows", [1500, pytest.param(5000, marks=pytest.mark.full)])
+@pytest.mark.full
 def test_a_reader_that_has_enough_is_no_failure(world: World, rows: int) -> None:
     world.orch(
         "add", "--from", "-", stdin="".join(f'{{"mode": "ok", "key": "{"k" * 35}{i:06}"}}\n' for i in range(rows))

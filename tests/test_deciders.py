@@ -147,6 +147,7 @@ def test_a_decider_that_fails_costs_a_line_and_the_backlog_decides(world: World,
     assert (plan.decider, plan.granted, plan.read) == ("the backlog", {"ok": 1}, [])
 
 
+@pytest.mark.full
 def test_what_a_hanging_function_has_started_is_ended_with_it(world: World) -> None:
     decide_by(world, "function = 'deciders:hang'\ntimeout = 1.5")
     world.orch("add", "ok")
@@ -245,6 +246,7 @@ def test_a_decider_that_outlives_its_fire_is_ended_by_the_next_sweep(world: Worl
 # The inbox
 
 
+@pytest.mark.full
 def test_only_a_decider_that_was_given_a_text_marks_it_read(world: World) -> None:
     awkward = "only [billing] today :smile: \x1b[31m"
     world.orch("add", "ok")
@@ -265,6 +267,7 @@ def test_only_a_decider_that_was_given_a_text_marks_it_read(world: World) -> Non
     assert "nothing is waiting" in world.orch("tell")
 
 
+@pytest.mark.full
 def test_a_plan_that_is_only_looked_at_leaves_everything_as_it_was(world: World) -> None:
     decide_by(world, shell("""cat >/dev/null; echo '{"seats": {"ok": 7}, "reasoning": "why not"}'"""))
     world.orch("add", "ok")

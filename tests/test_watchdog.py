@@ -492,6 +492,7 @@ def test_it_works_from_anywhere_with_nothing_but_the_path(world: World) -> None:
     assert "-01-01T00:00:00" in seen["due_at"], "the settings beside the queue hold"
 
 
+@pytest.mark.full
 def test_under_cron_an_outage_is_one_line_and_the_exit_code_stays(world: World) -> None:
     world.orch("init")
     world.settings("[watchdog]\nexpected_interval_hours = 0.0000001\ngrace_minutes = 0")
@@ -506,6 +507,7 @@ def test_under_cron_an_outage_is_one_line_and_the_exit_code_stays(world: World) 
     assert json.loads(world.orch("watchdog", "--json"))["data"]["state"] == "new"
 
 
+@pytest.mark.full
 def test_status_and_fire_complain_of_a_watchdog_that_does_not_look(world: World) -> None:
     world.orch("init")
     made = "update origin set made_at = '2026-01-01T00:00:00.000000Z'"

@@ -164,6 +164,7 @@ def test_an_answer_goes_on_with_the_whole_order_however_much_was_said(world: Wor
     assert [text[-5:] for text in order.context if text.startswith("A person")] == ["udce9", "xxxxx"]
 
 
+@pytest.mark.full
 def test_a_question_is_closed_by_its_number_or_when_its_task_is_queued_again(world: World) -> None:
     agents(world)
     for id in ("t1", "t2"):
@@ -253,6 +254,7 @@ def test_an_answer_of_five_megabytes_is_read_whole_and_kept_at_both_ends(world: 
     assert (world.folder / ".orch/output/0/1-1.out").stat().st_size < 1_100_000
 
 
+@pytest.mark.full
 def test_a_role_whose_task_is_no_delegate_says_so(world: World) -> None:
     agents(world)
     world.orch("add", "engineer", "text=do it")
@@ -364,6 +366,7 @@ def test_a_crash_at_the_gate_has_the_kept_answer_judged_and_not_the_work_done_ag
     assert set(states_by_key(world).values()) == {"done", "failed"}
 
 
+@pytest.mark.full
 def test_the_clock_of_a_task_stands_still_while_it_is_judged(world: World) -> None:
     gated(world, "time.sleep(4); say(answer('success'))")
     text = (world.folder / "orch.toml").read_text().replace("[agents.engineer]\n", "[agents.engineer]\ntimeout = 1.5\n")

@@ -141,6 +141,7 @@ def test_a_process_that_claims_on_its_own_is_not_taken_for_dead_by_a_clock_that_
         owner.wait()
 
 
+@pytest.mark.full
 def test_a_healthy_task_longer_than_the_stale_limit_runs_once(world: World) -> None:
     world.settings("", limits="stale_hours = 0.0001", retry="heartbeat_interval = 0.1")
     world.orch("add", "wait_for", "file=go")

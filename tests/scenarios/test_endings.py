@@ -38,6 +38,7 @@ def terminate_everybody(fire: subprocess.Popen[bytes]) -> None:
             process.terminate()
 
 
+@pytest.mark.full
 def test_a_killed_fire_does_not_let_its_workers_call_what_they_end_a_failure(world: World) -> None:
     for _ in range(2):
         world.orch("add", "--cmd", "--", "sh", "-c", SLEEP.format(1010))
@@ -120,6 +121,7 @@ def test_a_fire_leaves_the_other_children_of_its_program_alone(tmp_path: Path) -
     assert ran.stdout == "True\n", ran.stderr
 
 
+@pytest.mark.full
 def test_a_worker_that_a_sweep_finds_dead_is_replaced_by_its_fire(world: World) -> None:
     world.orch("add", "wait_for", "file=go")
     for _ in range(3):
@@ -152,6 +154,7 @@ def test_a_task_named_in_two_ways_before_it_is_there_is_waited_for_once(queue: Q
     assert [task.id for task in queue.claim("m")] == [1]
 
 
+@pytest.mark.full
 def test_cancelling_one_task_after_the_other_hits_no_other_task(world: World) -> None:
     lines = '{"mode": "run", "payload": {"words": ["sleep", "0.1"]}}\n' * 40
     world.orch("add", "--from", "-", stdin=lines)
@@ -203,6 +206,7 @@ def test_a_not_now_with_a_senseless_time_is_a_failure_that_says_so(world: World,
         NotNow(retry_after=retry_after)  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 def test_a_worker_whose_state_folder_cannot_be_written_gives_its_seat_up_at_once(world: World) -> None:
     world.orch("init")
     (world.folder / ".orch" / "output").touch()
@@ -243,6 +247,7 @@ def test_files_beside_the_caller_do_not_pass_for_modules_of_the_program(world: W
     assert world.states() == {1: "done"}
 
 
+@pytest.mark.full
 def test_children_that_die_before_they_begin_are_given_up(world: World) -> None:
     world.orch("add", "ok")
     code = "import orch.barrier, orch.worker, os\norch.worker._sit = lambda seat: os._exit(3)\n"
@@ -331,6 +336,7 @@ mount -o remount,size=50m .orch
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+@pytest.mark.full
 def test_a_full_disk_fails_no_command_that_succeeded(world: World) -> None:
     (world.folder / ".orch").mkdir()
     world.settings("", limits="not_now_delay = 0.01")
@@ -494,6 +500,7 @@ def test_an_impossible_value_is_one_line_that_names_it(
     assert world.err.count("\n") == 1
 
 
+@pytest.mark.full
 def test_a_number_fills_a_word_as_it_is_written(world: World) -> None:
     world.settings("", modes='[modes.say]\ncommand = ["echo", "{n}"]')
     for number in ("1.10", "12345678901234567890.5", "1e400"):

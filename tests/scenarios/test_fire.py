@@ -246,6 +246,7 @@ def test_what_a_function_prints_is_its_output_and_not_the_fires(world: World) ->
 # Ways to end that are not exceptions
 
 
+@pytest.mark.full
 def test_whatever_way_a_function_ends_it_comes_to_an_outcome(world: World) -> None:
     ways = [
         "sys.exit(0)",
@@ -303,6 +304,7 @@ def test_a_task_that_kills_its_worker_is_started_as_often_as_the_limit_says(worl
     assert sum("failed for good" in note for note in notes(world)) == 1
 
 
+@pytest.mark.full
 def test_a_poison_task_in_the_only_seat_does_not_keep_the_others_from_it(world: World) -> None:
     world.orch("add", "mixed", "do=os.kill(os.getpid(), 9)", "--priority", "9")
     for _ in range(5):
@@ -392,6 +394,7 @@ def test_a_process_that_a_task_left_behind_does_not_lock_the_next_fire_out(world
     subprocess.run(["pkill", "-fx", "sleep 1002"], check=False)
 
 
+@pytest.mark.full
 def test_exit_status_tells_of_failures_only_when_asked(world: World) -> None:
     world.orch("add", "fail")
     world.orch("fire")
@@ -399,6 +402,7 @@ def test_exit_status_tells_of_failures_only_when_asked(world: World) -> None:
     world.orch("fire", "--exit-status", code=6)
 
 
+@pytest.mark.full
 def test_a_fire_under_cron_is_silent_and_survives_its_poor_environment(world: World) -> None:
     world.orch("add", "--cmd", "--", "printf", "naïve → ✓ 日本")
     world.orch("add", "fail", "text=naïve → ✓ 日本")

@@ -141,6 +141,7 @@ def test_a_fire_that_is_killed_ends_its_workers_though_a_task_holds_its_pipe(wor
         holder.communicate()
 
 
+@pytest.mark.full
 def test_a_signal_while_a_note_is_delivered_ends_the_delivery_and_the_next_sweep_makes_up_for_it(world: World) -> None:
     script = "cat > note; echo >> trying; test -e go || exec sleep 2017"
     (world.folder / "deliver").write_text(script)
@@ -166,6 +167,7 @@ def test_what_a_successful_command_leaves_behind_is_ended_with_it(world: World) 
     assert not running("sleep 2007")
 
 
+@pytest.mark.full
 def test_a_function_may_use_multiprocessing_and_what_it_forks_ends_with_its_worker(world: World) -> None:
     pool = "do=__import__('multiprocessing').Pool(2).map(abs, [-1, -2, 3])"
     fork = "do=(os.fork() or time.sleep(2000)) and note('forked', '') or time.sleep(2000)"
@@ -304,6 +306,7 @@ def test_a_program_fires_from_its_open_queue_and_goes_on_with_it_and_its_own_chi
     assert ran.stdout == "20 ok\nalive\nFalse True\n", ran.stderr
 
 
+@pytest.mark.full
 def test_commands_can_be_told_to_stop_by_their_own_kin(world: World) -> None:
     world.orch("add", "--cmd", "--", "sh", "-c", "(sleep 0.2; kill -INT $$) & trap 'echo told; exit 0' INT; wait; wait")
     world.orch("fire")

@@ -81,6 +81,7 @@ def only_stopped(claimers: list[subprocess.Popen[str]], stopped: subprocess.Pope
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(30, marks=pytest.mark.full)])
+@pytest.mark.full
 def test_twenty_commands_may_add_the_first_task_at_once(world: World, rounds: int) -> None:
     for turn in range(rounds):
         database = str(world.folder / f"{turn}.db")

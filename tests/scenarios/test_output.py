@@ -28,6 +28,7 @@ def followed(world: World) -> str:
     return (world.folder / "followed").read_text()
 
 
+@pytest.mark.full
 def test_a_running_command_is_followed_to_its_end(world: World) -> None:
     script = "echo one; echo err >&2; until test -e go; do sleep 0.05; done; echo two"
     world.orch("add", "--cmd", "--", "sh", "-c", script)
@@ -217,6 +218,7 @@ def test_a_payload_larger_than_a_word_reaches_a_command_on_its_input_or_is_refus
 # What is let go
 
 
+@pytest.mark.full
 def test_output_goes_with_its_task(world: World) -> None:
     for key in ((), ("--key", "kept")):
         world.orch("add", "chatty", *key)

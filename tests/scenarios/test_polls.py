@@ -289,6 +289,7 @@ def workers(world: World) -> int:
         return int(next(database.execute("select count(*) from worker"))[0])
 
 
+@pytest.mark.full
 def test_a_mode_whose_program_is_missing_is_no_reason_to_hurry(world: World) -> None:
     agents(world, retry=PATIENT)
     with open(world.folder / "orch.toml", "a") as file:

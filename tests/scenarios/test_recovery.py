@@ -123,6 +123,7 @@ def running_workers(world: World) -> list[int]:
     return [w.pid for w in world.queue.ledger.present() if processes.is_alive(w.process)]
 
 
+@pytest.mark.full
 def test_a_note_cut_short_on_its_way_is_delivered_by_the_next_sweep_and_only_once(world: World) -> None:
     world.settings('[notify]\nsinks = ["file:notes.md", "command:sh -c \'cat >> piped; test -e up\'"]')
     world.orch("add", "ran")
@@ -313,6 +314,7 @@ def test_the_barrier_ends_though_busy_workers_are_killed(world: World, victims: 
     assert sorted(world.states().values()) == ["done"] * (4 - victims) + ["retry-pending"] * victims
 
 
+@pytest.mark.full
 def test_the_barrier_ends_though_an_idle_worker_is_killed_with_the_pools_lock(world: World) -> None:
     world.orch("add", "ok")
     world.orch("add", "ok")
@@ -342,6 +344,7 @@ def test_every_start_method_survives_a_killed_and_an_exiting_worker(world: World
     assert world.queue.database._connection.execute("pragma integrity_check").fetchall() == [("ok",)]  # type: ignore[attr-defined]
 
 
+@pytest.mark.full
 def test_a_worker_that_cannot_say_that_it_ended_is_over_all_the_same(world: World) -> None:
     break_off = "setattr(__import__('orch.ledger').ledger.Ledger, 'retire', None)"
     world.orch("add", "mixed", f"do={break_off}")

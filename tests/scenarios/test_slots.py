@@ -76,6 +76,7 @@ def test_a_slot_asks_for_a_schedule() -> None:
         due_slot(Project("x.db", ".", "x", {}))
 
 
+@pytest.mark.full
 def test_the_second_scheduled_fire_of_a_slot_exits_with_4(world: World) -> None:
     world.settings("[schedule]\nfire = '0 0 1 1 *'")
     world.orch("add", "ok")
@@ -122,6 +123,7 @@ def send(pids: list[int], signum: int) -> None:
 @pytest.mark.parametrize(
     "who", ["everybody", pytest.param("fire", marks=pytest.mark.full), pytest.param("workers", marks=pytest.mark.full)]
 )
+@pytest.mark.full
 def test_who_sleeps_past_every_limit_gets_a_moment_before_it_is_judged(world: World, who: str) -> None:
     world.settings("", limits="wall_clock_minutes = 0.04")
     world.orch("add", "mixed", "do=[note('began', '1'), [time.sleep(0.1) for _ in range(10)], note('ended', '1')]")

@@ -71,6 +71,7 @@ def test_a_result_that_does_not_fit_costs_its_task_no_try_and_the_next_disk_take
 
 
 @AS_ROOT
+@pytest.mark.full
 def test_with_no_room_at_all_every_command_says_so_in_one_line_and_changes_nothing(world: World, disk: Path) -> None:
     add_many(world, "ran", 5)
     world.queue.close()
@@ -112,6 +113,7 @@ def test_a_disk_that_is_full_for_a_while_under_a_fire_loses_nothing(world: World
 
 
 @AS_ROOT
+@pytest.mark.full
 def test_a_read_only_medium_is_one_sentence(world: World, disk: Path) -> None:
     add_many(world, "ran", 1)
     world.queue.close()
@@ -232,6 +234,7 @@ def test_an_empty_file_is_a_new_queue(world: World) -> None:
     assert world.states() == {1: "done"}
 
 
+@pytest.mark.full
 def test_a_queue_that_was_put_back_from_a_backup_goes_on(world: World) -> None:
     world.orch("add", "ok")
     shutil.copy(world.database, world.folder / "backup")

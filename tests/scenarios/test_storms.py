@@ -61,6 +61,7 @@ def test_a_mode_is_put_off_for_as_long_as_anybody_says_and_a_person_has_the_last
     assert [pause.until for pause in queue.pauses()] == [None]
 
 
+@pytest.mark.full
 def test_a_pause_for_a_time_ends_by_itself(world: World) -> None:
     world.orch("add", "ok")
     assert "paused until" in world.orch("pause", "ok", "--for", "3s", "--reason", "a moment")
@@ -111,6 +112,7 @@ def test_a_task_is_started_as_often_as_the_limit_says_whichever_way_it_fails(wor
     assert len(world.lines("ran")) == 3 * max(1, limit)
 
 
+@pytest.mark.full
 def test_being_stopped_costs_no_try(world: World) -> None:
     world.settings("", retry="retry_max_attempts = 1")
     world.orch("add", "wait_for", "file=go")

@@ -77,6 +77,7 @@ def test_json_lines_are_one_object_each(world: World) -> None:
     assert line.endswith("task 1 (a [key]) ok: processing → failed, test: because\\n\\x1b[31m of this")
 
 
+@pytest.mark.full
 def test_it_begins_so_many_moves_back_or_at_a_time_and_shows_one_mode(world: World) -> None:
     for mode in ("ok", "ran") * 4:
         move(world.queue, mode)

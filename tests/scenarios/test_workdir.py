@@ -188,6 +188,7 @@ def test_the_judge_looks_at_the_very_worktree_also_when_it_has_to_look_again(
 @pytest.mark.parametrize(
     ("kind", "state"), [("worktree", "done"), pytest.param("fresh", "failed", marks=pytest.mark.full)]
 )
+@pytest.mark.full
 def test_an_answer_is_never_judged_by_another_folder_than_its_own(world: World, kind: str, state: str) -> None:
     dies = "__import__('shutil').rmtree(os.getcwd()); open(home + '/died', 'x'); os.kill(os.getppid(), 9)"
     verdict = "say(answer('success' if os.path.exists('made.txt') else 'failure'))"
