@@ -363,6 +363,10 @@ def test_any_amount_of_anything_before_the_answer_is_read_past(junk: str, size: 
     status_of(fenced(handback("success", error="a" * 1000 + junk * (size // 10))))
 
 
+def test_a_closing_fence_with_anything_behind_it_is_read_at_once() -> None:
+    assert status_of(fenced(handback("failure")).rstrip("\n") + " " * 200_000 + "!\n") == "failure"
+
+
 @pytest.mark.parametrize("rounds", [200, pytest.param(3000, marks=pytest.mark.full)])
 def test_any_bytes_are_an_answer_or_an_error(rounds: int) -> None:
     rng = random.Random(7)

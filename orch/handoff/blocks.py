@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from orch.handoff.fields import Piece
 
 _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})(.*)$")
-_LANGUAGE = re.compile(r"\s*[\w+.-]*\s*$")
+_LANGUAGE = re.compile(r"[\w+.-]+")
 _TELLING = re.compile(r"(?im)^[ \t{,]*[\"']?(?:handoff_type|handback_id|type|task_id|status)[\"']?\s*:")
 _MARKER = re.compile(r"(?i)^(?:handoff_type|handback_id)\s*:(?:\s|$)")
 _FIELD = re.compile(r"^[A-Za-z_][\w-]*\s*:(?:\s|$)")
@@ -59,7 +59,7 @@ def find(text: str) -> list[Block]:
         elif fence and len(fence[1]) <= indent:
             close(True)
             # A word behind it opens the next one; words are what the agent had to say.
-            if fence[3].strip() and _LANGUAGE.match(fence[3]):
+            if _LANGUAGE.fullmatch(fence[3].strip()):
                 inside, indent, begins = [], len(fence[1]), number + 1
             else:
                 inside = None
