@@ -343,9 +343,9 @@ def test_what_comes_while_the_pool_of_a_poll_is_full_is_left_by_a_fire_and_done_
 
 @FULL
 def test_a_budget_that_is_spent_ends_the_poll_and_lets_the_one_that_goes_on_sleep(world: World) -> None:
-    world.settings("", limits="fire_tokens = 100", retry=PATIENT)
+    world.settings("", limits="fire_tokens = 100\nmax_pool = 1", retry=PATIENT)
     add_many(world, "mixed", 5, {"do": "{'metrics': {'tokens': 60}}"})
-    world.orch("poll", env={"ORCH_MAX_POOL": "1"})
+    world.orch("poll")
     assert sorted(world.states().values()) == ["done"] * 2 + ["incoming"] * 3
     assert "fire_tokens" in notes(world)[0]
     process = forever(world, "--quiet")
