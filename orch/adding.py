@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from orch import jsontext, modes
+from orch import jsontext
 from orch.database import Database
 from orch.errors import Conflict, UsageError
+from orch.names import check_name
 from orch.records import Added, NewTask
 
 # What a task waits for: the name that was given, that task's id (None when it is not known yet), whether it is done.
@@ -136,7 +137,7 @@ def _take_dependents(database: Database, id: int, name: str) -> None:
 
 
 def _check(new: NewTask) -> None:
-    modes.check_name(new.mode)
+    check_name(new.mode)
     if not -100 <= new.priority <= 100:
         raise UsageError(f"priority {new.priority} is out of range: -100 to 100, higher goes first")
     if new.timeout is not None and not 0 < new.timeout < float("inf"):

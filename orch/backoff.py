@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import random
+from typing import TYPE_CHECKING
 
-from orch.limits import Retries
+if TYPE_CHECKING:
+    from orch.limits import Retries
 
 
 def delay(retries: Retries, retry_count: int, chance: float | None = None) -> float:
@@ -14,13 +15,16 @@ def delay(retries: Retries, retry_count: int, chance: float | None = None) -> fl
     places the result within the jitter; without it a random one is drawn, so that tasks that failed together do not
     come back together.
     """
-    draw = random.random() if chance is None else chance
+    if chance is None:
+        import random  # here, as few of those who load this ever draw
+
+        chance = random.random()
     try:
         plain = retries.backoff_base_sec * retries.backoff_multiplier ** max(0, retry_count - 1)
     except OverflowError:
         plain = retries.backoff_max_sec
     capped = min(plain, retries.backoff_max_sec)
-    return float(capped * (1 + retries.jitter * (2 * draw - 1)))
+    return float(capped * (1 + retries.jitter * (2 * chance - 1)))
 
 
 def spent(retries: Retries, retry_count: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orch.database import Database
 from orch.fire_records import Fire, Sitting
-from orch.records import Event, Moved
+from orch.look_records import Event, Moved
 
 
 class EventLog:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from orch import crontab
 from orch.errors import UsageError
 from orch.folders.root import Root
+from orch.place import CONFIG_NAME, locate, machine_zone
 from orch.queue import Queue
-from orch.settings import CONFIG_NAME, load, locate, machine_zone
+from orch.settings import load
 
 _TEMPLATES = os.path.join(os.path.dirname(__file__), "templates")
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from orch import clock, jsontext
 from orch.errors import UsageError
-from orch.modes import RUN
+from orch.names import RUN
 from orch.records import NewTask
 
 _FIELDS = {"mode", "payload", "key", "priority", "in", "at", "after", "timeout", "ttl"}
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(NamedTuple):
     """What may be said of a task beside its mode and payload, as it was written; `zone` reads times without one."""
 
     zone: str
@@ -88,7 +86,7 @@ def _from_line(number: int, line: str, wish: Wish) -> NewTask:
         if isinstance(name, bool) or not isinstance(name, str | int):
             raise UsageError(f"line {number}: {json.dumps(name)} is no id and no key")
     try:
-        return _new(found["mode"], _member(line), replace(wish, **said))
+        return _new(found["mode"], _member(line), wish._replace(**said))
     except UsageError as error:
         raise UsageError(f"line {number}: {error}") from None
 

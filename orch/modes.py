@@ -5,11 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from orch.errors import UsageError
 from orch.limits import Patience, Retries
-
-# Present in every project: the payload's own words are the command.
-RUN = "run"
 
 # The places that the command of an agent may have; FLAGS is a word of its own.
 FLAGS = "{flags}"
@@ -65,14 +61,3 @@ class Mode:
     def folder_in(self, project: str) -> str:
         """Where its commands run in a project."""
         return os.path.join(project, self.folder or "")
-
-
-def check_name(name: str) -> str:
-    """The name itself when it can stand for a mode; `UsageError` otherwise."""
-    if not name or len(name) > 200 or not name.isprintable() or name != name.strip() or name.startswith("-"):
-        raise UsageError(
-            f"{name!r} cannot be the name of a mode: use 1 to 200 printable characters, not beginning with '-'"
-        )
-    if name == "*":
-        raise UsageError("'*' means every mode and cannot be the name of one")
-    return name

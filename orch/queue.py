@@ -18,16 +18,17 @@ from orch.adding import add_all, add_one, resolve
 from orch.database import BUSY_TIMEOUT, Database
 from orch.errors import Conflict, NotFound
 from orch.legible import storable
-from orch.limits import Retries
-from orch.outcomes import NOTHING, Evidence, Metrics, metrics_in
-from orch.records import Added, Attempt, Backlog, Event, NewTask, Pause, Task
+from orch.records import Added, NewTask, Task
 from orch.states import OWNED, State
 
 if TYPE_CHECKING:
     from orch.asks import Asks
     from orch.eventlog import EventLog
     from orch.ledger import Ledger
+    from orch.limits import Retries
+    from orch.look_records import Attempt, Backlog, Event, Pause
     from orch.mail import Mail
+    from orch.outcomes import Evidence, Metrics
     from orch.spending import Spending
     from orch.workdirs import Workdirs
 
@@ -243,7 +244,7 @@ class Queue:
         return bool(rows)
 
     def finish(
-        self, task: Task, result: str | None = None, evidence: Evidence = NOTHING, *, reason: str | None = None
+        self, task: Task, result: str | None = None, evidence: Evidence | None = None, *, reason: str | None = None
     ) -> bool:
         """The task is done, with a result as JSON text; False when the claim is lost and nothing was changed."""
         with self.database.transaction():
@@ -253,7 +254,7 @@ class Queue:
         self,
         task: Task,
         result: str | None = None,
-        evidence: Evidence = NOTHING,
+        evidence: Evidence | None = None,
         *,
         timeout: float | None = None,
         until: str | None = None,
@@ -277,7 +278,7 @@ class Queue:
         task: Task,
         error: str,
         *,
-        evidence: Evidence = NOTHING,
+        evidence: Evidence | None = None,
         result: str | None = None,
         retries: Retries | None = None,
     ) -> bool:
@@ -290,7 +291,7 @@ class Queue:
         if retries is not None:
             state, due_at, count = _ladder(retries, task.retry_count + 1, now)
         with self.database.transaction():
-            self._count_spend(task, evidence.metrics, clock.stamp(now))
+            self._count_spend(task, _price(None, evidence), clock.stamp(now))
             kept = self._fenced(
                 "fail", task, now, state=state.value, due_at=due_at, retry_count=count, reason=storable(error)[:_REASON]
             )
@@ -298,13 +299,13 @@ class Queue:
                 self._keep(task, result, error, evidence)
         return kept
 
-    def crash(self, task: Task, reason: str, *, error: str | None = None, evidence: Evidence = NOTHING) -> bool:
+    def crash(self, task: Task, reason: str, *, error: str | None = None, evidence: Evidence | None = None) -> bool:
         """The owner is dead, stalled or out of time. False when the claim had ended by then."""
         now = clock.now()
         with self.database.transaction():
-            self._count_spend(task, evidence.metrics, clock.stamp(now))
+            self._count_spend(task, _price(None, evidence), clock.stamp(now))
             kept = self._fenced("crash", task, now, reason=storable(reason))
-            if kept and (error is not None or evidence is not NOTHING):
+            if kept and (error is not None or evidence is not None):
                 self._keep(task, None, error or reason, evidence)
         return kept
 
@@ -315,14 +316,14 @@ class Queue:
         *,
         delay: float | None = None,
         fire: int | None = None,
-        evidence: Evidence = NOTHING,
+        evidence: Evidence | None = None,
     ) -> bool:
         """Give a task back unharmed, due again after `delay` seconds and not before `fire` has ended."""
         now = clock.now()
         due_at = None if delay is None else clock.stamp(clock.after(now, delay))
         held = fire if delay is not None else None
         with self.database.transaction():
-            self._count_spend(task, evidence.metrics, clock.stamp(now))
+            self._count_spend(task, _price(None, evidence), clock.stamp(now))
             kept = self._fenced("release", task, now, due_at=due_at, held=held, reason=storable(reason))
             if kept:
                 self._keep(task, None, None, evidence)
@@ -415,6 +416,8 @@ class Queue:
         return [name for name, still in ended if still]
 
     def pauses(self) -> list[Pause]:
+        from orch.look_records import Pause
+
         return [Pause(*row) for row in self.database.run("pauses", now=clock.stamp(clock.now()))]
 
     def prunable(self, before: str, *, after: int, limit: int) -> list[int]:
@@ -487,9 +490,13 @@ class Queue:
         return [Task(*row) for row in self.database.run("tasks_owned")]
 
     def events(self, id: int) -> list[Event]:
+        from orch.look_records import Event
+
         return [Event(*row) for row in self.database.run("events", task=id)]
 
     def attempts(self, id: int) -> list[Attempt]:
+        from orch.look_records import Attempt
+
         return [Attempt(*row) for row in self.database.run("attempts", task=id)]
 
     def needs(self, id: int) -> list[tuple[str, int | None, bool]]:
@@ -507,6 +514,8 @@ class Queue:
 
     def backlog(self) -> list[Backlog]:
         """What waits and runs, a record a mode, read from the indexes of live tasks alone."""
+        from orch.look_records import Backlog
+
         modes_: dict[str, Backlog] = {}
         for mode, kind, count, oldest, priority in self.database.run("backlog"):
             record = modes_.setdefault(mode, Backlog(mode))
@@ -568,11 +577,11 @@ class Queue:
         return tasks
 
     def _finish(
-        self, task: Task, result: str | None, evidence: Evidence, stamp: str, reason: str | None = None
+        self, task: Task, result: str | None, evidence: Evidence | None, stamp: str, reason: str | None = None
     ) -> bool:
         """The finish itself, inside a transaction."""
         run = self.database.run
-        self._count_spend(task, evidence.metrics or metrics_in(result), stamp)
+        self._count_spend(task, _price(result, evidence), stamp)
         rows = run("finish", id=task.id, attempts=task.attempts, now=stamp, by=self._sign(task.owner), reason=reason)
         if not rows:
             return False
@@ -615,10 +624,11 @@ class Queue:
                 cost_usd=metrics.cost_usd,
             )
 
-    def _keep(self, task: Task, result: str | None, error: str | None, evidence: Evidence) -> None:
-        if evidence.left:
+    def _keep(self, task: Task, result: str | None, error: str | None, evidence: Evidence | None) -> None:
+        if evidence is not None and evidence.left:
             error = f"{error or ''}; still running: {', '.join(evidence.left)}".removeprefix("; ")
-        if result is None and error is None and evidence.exit_code is None and evidence.output is None:
+        exit_code, output = (None, None) if evidence is None else (evidence.exit_code, evidence.output)
+        if result is None and error is None and exit_code is None and output is None:
             return
         self.database.run(
             "outcome",
@@ -626,9 +636,20 @@ class Queue:
             attempt=task.attempts,
             result=result,
             error=None if error is None else storable(error),
-            exit_code=evidence.exit_code,
-            output=evidence.output,
+            exit_code=exit_code,
+            output=output,
         )
+
+
+def _price(result: str | None, evidence: Evidence | None) -> Metrics | None:
+    """What an attempt says that it cost, beside its result or in it."""
+    if evidence is not None and evidence.metrics is not None:
+        return evidence.metrics
+    if result is None:
+        return None
+    from orch.outcomes import metrics_in  # here, as whoever adds a task needs none of it
+
+    return metrics_in(result)
 
 
 def _ladder(retries: Retries, count: int, since: datetime.datetime) -> tuple[State, str | None, int]:

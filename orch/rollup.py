@@ -16,9 +16,9 @@ from orch.fire_records import FailureGroup, Fire, Overrun, Tally
 from orch.hygiene import Swept
 from orch.legible import count, figure, shown
 from orch.limits import BUDGETS, Limits
+from orch.look_records import Backlog
 from orch.plan import BUILT_IN, Plan
 from orch.queue import Queue
-from orch.records import Backlog
 from orch.states import State
 
 _NAMED_TASKS = 5

@@ -8,11 +8,11 @@ from orch import budget, clock, processes, rollup as rollups
 from orch.deciders import Callback, decide
 from orch.fire_records import Fire, Tally
 from orch.hygiene import look
+from orch.look_records import Backlog
 from orch.modes import JUDGE, Mode
 from orch.plan import Caps, Demand, Measured, Plan, Question, Report, Snapshot, Spend, capped, worker_cap
 from orch.project import Project
 from orch.queue import Queue
-from orch.records import Backlog
 from orch.rollup import Rollup
 from orch.worker import Seat
 

@@ -10,7 +10,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from orch.checked import Checked
 from orch.errors import UsageError
 from orch.limits import LARGEST
-from orch.modes import AGENT_PLACES, FLAGS, JUDGE, RUN
+from orch.modes import AGENT_PLACES, FLAGS, JUDGE
+from orch.names import RUN
 from orch.notify import check_sink
 from orch.schedule import check_expression
 from orch.work.command import places

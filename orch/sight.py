@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from orch import clock, processes
 from orch.errors import NotFound, OrchError
 from orch.fire_records import PHASES, Fire, Sitting
+from orch.look_records import Backlog, Moved
 from orch.plan import Plan
 from orch.queue import Queue
-from orch.records import Backlog, Moved
 from orch.rollup import read_back, title
 from orch.states import State
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from orch import budget, clock, processes, schedule, vigil
 from orch.fire_records import Fire
+from orch.look_records import Backlog, Pause
 from orch.project import Project
 from orch.queue import Queue
-from orch.records import Backlog, Pause
 from orch.states import State
 
 

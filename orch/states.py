@@ -6,9 +6,8 @@ SQL, and a test tries every pair of states against a real database to hold the t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 
 class State(StrEnum):
@@ -28,8 +27,7 @@ OWNED: Final = frozenset({State.CLAIMED, State.PROCESSING})
 ENDED: Final = frozenset({State.DONE, State.FAILED})
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """One named move: the states it may leave and the states it may reach."""
 
     sources: frozenset[State]

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 
 from orch import clock
 from orch.errors import NotFound
+from orch.look_records import Attempt
 from orch.queue import Queue
-from orch.records import Attempt, Task
+from orch.records import Task
 from orch.states import OWNED, State
 from orch.work import output
 

@@ -12,8 +12,9 @@ import pytest
 
 from orch import decision, notify, processes
 from orch.deciders import decide
+from orch.place import locate
 from orch.plan import Demand, Plan, Snapshot, Wish
-from orch.settings import load, locate
+from orch.settings import load
 from tests.conftest import World, eventually
 
 DECIDERS = """

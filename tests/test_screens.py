@@ -15,8 +15,8 @@ from rich.console import Console, RenderableType
 from orch import views
 from orch.budget import Account, Bill
 from orch.fire_records import Fire, Sitting, Spent, Tally, Told
+from orch.look_records import Backlog, Event, Moved, Pause
 from orch.plan import Caps, Demand, Measured, Snapshot, Wish, grant
-from orch.records import Backlog, Event, Moved, Pause
 from orch.rollup import Rollup
 from orch.sight import Phase, Sight
 from orch.spans import Span

@@ -10,8 +10,9 @@ from orch import settings_schema
 from orch.errors import NotFound, UsageError
 from orch.founding import found, templates
 from orch.limits import Limits
+from orch.place import locate, machine_zone
 from orch.project import Schedule
-from orch.settings import load, locate, machine_zone
+from orch.settings import load
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,9 @@ from unittest.mock import patch
 import pytest
 import yaml
 
+from orch.place import locate
 from orch.queue import Queue
-from orch.settings import load, locate
+from orch.settings import load
 from orch.skill import (
     HandbackParseError,
     OrchestratorError,

@@ -18,10 +18,11 @@ from orch import clock, processes, span_files, spans
 from orch.cli import run
 from orch.fires import between_fires
 from orch.house import prune
+from orch.place import locate
 from orch.project import Project
 from orch.queue import Queue
 from orch.rollup import Rollup
-from orch.settings import load, locate
+from orch.settings import load
 from tests.conftest import World, eventually
 from tests.scenarios.test_agents import SCRIPTED, delegate
 

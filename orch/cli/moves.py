@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
-from orch import clock, modes
+from orch import clock
 from orch.cli.talk import Talk, common
 from orch.errors import UsageError
+from orch.names import check_name
 from orch.settings import load
 from orch.stops import cancel as cancel_tasks
 
@@ -72,4 +73,4 @@ def _told(name: str) -> str:
 def _lane(mode: str | None, everything: bool) -> str:
     if (mode is None) != everything:
         raise UsageError("name one mode, or give --all")
-    return "*" if mode is None else modes.check_name(mode)
+    return "*" if mode is None else check_name(mode)

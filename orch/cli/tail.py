@@ -15,7 +15,7 @@ from orch.changes import Changes
 from orch.cli.talk import SCHEMA_VERSION, Talk, common
 from orch.errors import UsageError
 from orch.legible import shown
-from orch.records import Moved
+from orch.look_records import Moved
 from orch.sight import BATCH, Follower, Phase, find
 
 # A change is told of by the first write of a commit: what it wrote can be read some milliseconds later.

@@ -21,8 +21,8 @@ from orch.legible import shown, shown_lines
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from orch.place import Place
     from orch.queue import Queue
-    from orch.settings import Place
 
 SCHEMA_VERSION = 1
 
@@ -44,7 +44,7 @@ class Talk:
     config: str | None = None
 
     def place(self) -> Place:
-        from orch.settings import locate
+        from orch.place import locate
 
         return locate(self.database, self.config)
 

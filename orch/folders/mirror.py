@@ -9,8 +9,9 @@ from typing import Any
 from orch import files
 from orch.folders.root import Root, is_same, move, reason_path, split, write
 from orch.handoff import words, writing
+from orch.look_records import Attempt
 from orch.queue import Queue
-from orch.records import Attempt, Task
+from orch.records import Task
 from orch.states import ENDED, State
 
 _BATCH = 500

@@ -14,9 +14,10 @@ from orch.handoff import Handback, routing, writing
 from orch.limits import Limits
 from orch.modes import JUDGE
 from orch.outcomes import NOTHING, Done, Evidence, Failed, Later, Outcome
+from orch.place import DATABASE_NAME, locate, session_folder, session_names
 from orch.project import Project
 from orch.records import Task
-from orch.settings import DATABASE_NAME, load, locate, session_folder, session_names
+from orch.settings import load
 from orch.skill.backend import Backend
 from orch.skill.desk import KEPT, Desk
 from orch.skill.errors import HandbackParseError, QueueValidationError, SubAgentError, TaskClaimError, TaskMissing

@@ -17,7 +17,8 @@ from orch.workdirs import Workdir
 if TYPE_CHECKING:
     from orch.asks import Ask
     from orch.fire_records import Overrun
-    from orch.records import Attempt, Event, Task
+    from orch.look_records import Attempt, Event
+    from orch.records import Task
 
 
 def tasks(found: Sequence[Task]) -> RenderableType:

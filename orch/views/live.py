@@ -15,7 +15,7 @@ from orch.sight import Phase, Sight
 from orch.views.pieces import plain, state_text
 
 if TYPE_CHECKING:
-    from orch.records import Backlog, Moved
+    from orch.look_records import Backlog, Moved
 
 _ENDINGS = {"passed": "green", "idle": "green"}
 

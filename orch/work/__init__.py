@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from orch import clock, jsontext
 from orch.errors import OrchError, UsageError
 from orch.limits import LARGEST_RESULT, Limits
-from orch.modes import RUN, Mode
+from orch.modes import Mode
+from orch.names import RUN
 from orch.outcomes import Cut, Done, Evidence, Failed, Later, Outcome, metrics_in
 from orch.queue import Queue
 from orch.records import Task

@@ -18,10 +18,11 @@ from orch.errors import Conflict, UsageError
 from orch.limits import Limits
 from orch.modes import Mode
 from orch.outcomes import NotNow
+from orch.place import locate
 from orch.project import Project
 from orch.queue import Queue
 from orch.records import NewTask
-from orch.settings import load, locate
+from orch.settings import load
 from orch.stops import cancel
 from tests.conftest import World, eventually
 from tests.scenarios.test_fire import add_many, notes, running

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from orch import clock, settings
+from orch import clock, place, settings
 from orch.errors import UsageError
 from orch.folders import Exchange, taking
 from orch.folders.taking import Taken
@@ -54,7 +54,7 @@ def drop(world: World, name: str, text: str | bytes, state: str = "incoming") ->
 
 
 def loaded(world: World) -> Project:
-    return settings.load(settings.locate(config=str(world.folder / "orch.toml")))
+    return settings.load(place.locate(config=str(world.folder / "orch.toml")))
 
 
 def age(world: World, name: str) -> None:
@@ -661,4 +661,4 @@ def test_a_session_of_a_harness_has_a_queue_and_folders_of_its_own(world: World,
     assert keys(world) == {}
     for wrong in ("a/b", "../x", "", "..", None):
         with pytest.raises(UsageError, match="cannot be the name of a folder"):
-            settings.session_folder("s-1", wrong)
+            place.session_folder("s-1", wrong)

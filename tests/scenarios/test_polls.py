@@ -418,11 +418,11 @@ def test_a_signal_to_wake_never_ends_a_poll_nor_its_agent(world: World) -> None:
 
 THREADED = """
 import sys, threading
-from orch import polls, settings
+from orch import place, polls, settings
 from orch.queue import Queue
 
 def run():
-    project = settings.load(settings.locate())
+    project = settings.load(place.locate())
     with Queue.open(project.database, by="poll") as queue:
         polls.poll(queue, project, forever=True)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orch import clock, settings, silence
+from orch import clock, place, settings, silence
 from orch.errors import Conflict, UsageError
 from orch.followup import hand_in
 from orch.handoff import read_handback
@@ -150,7 +150,7 @@ def test_a_wrong_setting_is_named(table: str, line: str, told: str, tmp_path: Pa
     command = "command = ['true']\n" if table.startswith("agents") else ""
     (tmp_path / "orch.toml").write_text(f"[{table}]\n{command}{line}\n")
     with pytest.raises(UsageError) as caught:
-        settings.load(settings.locate(config=str(tmp_path / "orch.toml")))
+        settings.load(place.locate(config=str(tmp_path / "orch.toml")))
     assert told in str(caught.value)
 
 
