@@ -137,6 +137,8 @@ def close_dead_fires(queue: Queue, project: Project) -> list[str]:
                 error = f"its process (pid {opened.pid}) was gone in the phase {opened.phase}"
                 close(queue, project, opened, "died", Swept(), _stored_plan(opened), Gathered(), error=error)
                 closed.append(opened.name)
+    if closed:
+        pool.clear_rooms()
     return closed
 
 

@@ -5,14 +5,17 @@ What a child returns is a hint. What really happened stands in the database.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from orch import clock, kin, processes
+from orch import clock, files, jsontext, kin, processes
 from orch.errors import OrchError, UsageError
 from orch.fire_records import Process
 
@@ -35,6 +38,10 @@ _CODE_LIMIT = 1.0
 _TICK = 0.02
 _SAFE_PATH = "PYTHONSAFEPATH"
 _WARNINGS = "PYTHONWARNINGS"
+
+# Where multiprocessing keeps its socket, and whose it is: a killed fire leaves it behind.
+_ROOMS = "pymp-*"
+_OWNER = "orch-owner.json"
 
 # The processes that serve the pools of this process, by their pids.
 _household: set[int] = set()
@@ -168,12 +175,15 @@ class Crew:
         try:
             self._pools.append(self._context.Pool(size, _begin, (before, processes.myself(), self._database)))
         except (OSError, EOFError) as error:
-            raise OrchError(
-                f"no worker can be started here ({error}): is /dev/shm mounted, and are processes allowed?"
-            ) from None
+            ask = "is /dev/shm mounted, and are processes allowed?"
+            if "AF_UNIX" in str(error):
+                ask = "set TMPDIR to a folder with a shorter path"
+            raise OrchError(f"no worker can be started here ({error}): {ask}") from None
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _restore(before)
+        if self._context.get_start_method() == "forkserver":
+            _sign_room()
         self._note_children()
         if kin.adopts():
             # What serves the pools themselves: begun with the first of them, and used by all that follow.
@@ -185,6 +195,34 @@ class Crew:
             for child in list(getattr(pool, "_pool", None) or ()):
                 if child.pid is not None:
                     self._children.setdefault(child.pid, child)
+
+
+def _sign_room() -> None:
+    """Write down whose this process's folder for temporary files is."""
+    from multiprocessing import util
+
+    path = os.path.join(util.get_temp_dir(), _OWNER)
+    if not os.path.exists(path):
+        with contextlib.suppress(OSError):
+            files.replace(path, jsontext.dump(asdict(processes.myself())))
+
+
+def clear_rooms() -> None:
+    """Remove the folders for temporary files of fires that were killed."""
+    import glob
+    import shutil
+    import tempfile
+
+    for path in glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), _ROOMS, _OWNER)):
+        room = os.path.dirname(path)
+        # Anybody may have made it there, by any name.
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            if os.lstat(room).st_uid != os.getuid() or os.path.islink(room):
+                continue
+            with open(path, encoding="utf-8") as file:
+                owner = Process(**json.load(file))
+            if processes.is_alive(owner) is False:
+                shutil.rmtree(room)
 
 
 def _has_ended(child: BaseProcess) -> bool:

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -424,3 +426,42 @@ def test_a_process_that_is_just_becoming_another_program_is_found_all_the_same(m
     finally:
         sleeper.kill()
         sleeper.wait()
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A folder for temporary files with a path as short as a socket's has to be."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def test_a_killed_fire_leaves_nothing_in_the_folder_for_temporary_files_after_the_next_sweep(
+    world: World, temporary: Path
+) -> None:
+    strange = temporary / "pymp-strange"
+    strange.mkdir()
+    world.orch("add", "wait_for", "file=never")
+    fire = world.start("fire", env={**os.environ, "TMPDIR": str(temporary)})
+    eventually(lambda: world.lines("ran"), "the task's start")
+    assert len(list(temporary.iterdir())) == 2
+    world.orch("sweep", env={"TMPDIR": str(temporary)})
+    assert len(list(temporary.iterdir())) == 2, "the fire is alive"
+    fire.kill()
+    fire.wait()
+    world.orch("sweep", env={"TMPDIR": str(temporary)})
+    assert list(temporary.iterdir()) == [strange]
+
+
+def test_a_fire_that_ends_leaves_nothing_in_the_folder_for_temporary_files(world: World, temporary: Path) -> None:
+    world.orch("add", "ok")
+    world.orch("fire", env={"TMPDIR": str(temporary)})
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_folder_for_temporary_files_whose_path_is_too_long_is_told_of(world: World, temporary: Path) -> None:
+    long = temporary / ("x" * 100)
+    long.mkdir()
+    world.orch("add", "ok")
+    world.orch("fire", env={"TMPDIR": str(long)}, code=1)
+    assert "set TMPDIR to a folder with a shorter path" in world.err
+    assert world.states() == {1: "incoming"}
