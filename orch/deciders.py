@@ -111,6 +111,7 @@ class _Errand:
 
     function: str
     folder: str
+    python_path: tuple[str, ...]
     snapshot: str
 
 
@@ -120,7 +121,7 @@ def _ask_function(decider: Decider, snapshot: str, project: Project, stopping: C
     deadline = clock.monotonic() + decider.timeout
     crew = Crew(_call, 1, database=project.database, start_method=project.start_method)
     try:
-        crew.seat(1, _Errand(decider.function, project.folder, snapshot))
+        crew.seat(1, _Errand(decider.function, project.folder, project.python_path, snapshot))
         while (answer := crew.answer(1)) is None:
             if stopping():
                 raise OrchError("the fire was asked to stop")
@@ -146,7 +147,7 @@ def _call(errand: _Errand) -> str:
     os.dup2(2, 1)
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            call = function.load(errand.function, errand.folder)
+            call = function.load(errand.function, errand.folder, errand.python_path)
             found: Any = call(decision.read_snapshot(errand.snapshot))
         return f"plan {jsontext.dump(found, 'its plan')}"
     except OrchError as error:

@@ -56,7 +56,8 @@ class Project:
     """Where a project lies, its modes, its limits, who decides and when, and where its notes go.
 
     ``zone`` is the IANA name of the zone whose calendar day the daily caps count and whose clock the schedule follows;
-    ``folder`` is where functions are imported from and commands run; ``state`` holds the outputs. Below ``queue_root``
+    ``folder`` is where functions are imported from (then from the folders of ``python_path``) and where commands run;
+    ``state`` holds the outputs. Below ``queue_root``
     DELEGATEs lie as files (None: nowhere). With ``spans`` each fire and poll that ends writes its spans as files.
     """
 
@@ -74,6 +75,7 @@ class Project:
     guard: Guard = Guard()
     queue_root: str | None = None
     spans: bool = False
+    python_path: tuple[str, ...] = ()
 
     @property
     def roles(self) -> tuple[str, ...]:

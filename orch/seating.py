@@ -105,6 +105,7 @@ def seats_of(plan: Plan, project: Project, *, fire: int) -> list[Seat]:
             roles=project.roles,
             judge=project.modes.get(JUDGE) if mode.agent is not None and mode.agent.gate else None,
             root=project.queue_root,
+            python_path=project.python_path,
         )
         seats += [replace(seat, number=len(seats) + number) for number in range(1, count + 1)]
     return seats[: limits.max_pool]

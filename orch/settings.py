@@ -6,11 +6,12 @@ Flags beat the environment, the environment beats the file, the file beats the d
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from orch import clock
+from orch.errors import UsageError
 from orch.limits import Limits, Pace, Patience, Retries
 from orch.modes import Agent, Mode
 from orch.names import RUN, check_name
@@ -62,11 +63,21 @@ def load(place: Place, flags: Mapping[str, Any] | None = None, *, remember: bool
         durability=checked.durability,
         start_method=checked.start_method,
         spans=checked.spans,
+        python_path=_folders(place, checked.python_path),
         decider=None if checked.decide is None else Decider(**_hashable(checked.decide)),
         schedule=Schedule(**checked.schedule),
         guard=Guard(**_hashable(checked.guard)),
         queue_root=_root(place, checked),
     )
+
+
+def _folders(place: Place, named: Sequence[str]) -> tuple[str, ...]:
+    """The folders that functions are imported from besides the project's own, as absolute paths."""
+    found = tuple(os.path.join(place.folder, os.path.expanduser(name)) for name in named)
+    for path in found:
+        if not os.path.isdir(path):
+            raise UsageError(f"{place.config}: python_path: there is no folder {path}")
+    return found
 
 
 def _root(place: Place, checked: Checked) -> str | None:

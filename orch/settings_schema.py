@@ -149,6 +149,7 @@ class _ScheduleTable(_Table):
 
 class _File(_Table):
     zone: str | None = None
+    python_path: tuple[str, ...] = ()
     limits: _LimitsTable = _LimitsTable()
     orchestrator: _OrchestratorTable = _OrchestratorTable()
     queue: _QueueTable = _QueueTable()
@@ -211,6 +212,7 @@ def check(raw: Mapping[str, Any], where: str) -> Checked:
         raise UsageError(f"{where}: " + "; ".join(problems)) from None
     return Checked(
         zone=file.zone,
+        python_path=list(file.python_path),
         limits=file.limits.model_dump(exclude_none=True),
         orchestrator=file.orchestrator.model_dump(exclude_none=True),
         durability=file.queue.durability,

@@ -62,6 +62,7 @@ class Seat:
     judge: Mode | None = None
     root: str | None = None
     holds: bool = True
+    python_path: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +235,7 @@ def _sit(seat: Seat) -> str:
             edge=lambda: _edge(seat.ends),
             judge=seat.judge,
             root=seat.root,
+            python_path=seat.python_path,
         )
         do = work.labour(seat.mode, bench)
         if seat.mode.function is not None:

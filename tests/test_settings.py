@@ -13,6 +13,7 @@ from orch.limits import Limits
 from orch.place import locate, machine_zone
 from orch.project import Schedule
 from orch.settings import load
+from tests.conftest import World
 
 
 @pytest.fixture(autouse=True)
@@ -194,3 +195,26 @@ def test_looking_remembers_nothing(tmp_path: Path) -> None:
     (tmp_path / ".orch").mkdir()
     load(locate())
     assert list((tmp_path / ".orch").iterdir()) == []
+
+
+def test_functions_are_imported_from_the_named_folders_too_and_after_our_own_modules(world: World) -> None:
+    (world.folder / "lib").mkdir()
+    (world.folder / "lib" / "helper.py").write_text(
+        "def twice(task):\n    import click, json; return [2, click.__file__]\n"
+    )
+    (world.folder / "lib" / "click.py").write_text("raise RuntimeError('this is not click')")
+    rest = (world.folder / "orch.toml").read_text()
+    (world.folder / "orch.toml").write_text(
+        f'python_path = ["lib"]\n{rest}\n[modes.twice]\nfunction = "helper:twice"\n'
+    )
+    world.orch("add", "twice")
+    world.orch("fire")
+    [attempt] = world.queue.attempts(1)
+    assert attempt.error is None
+    assert str(attempt.result).startswith("[2,")
+
+
+def test_a_folder_to_import_from_that_is_not_there_is_told_of(tmp_path: Path) -> None:
+    write(tmp_path, 'python_path = ["none"]')
+    with pytest.raises(UsageError, match=r"python_path: there is no folder .*none"):
+        load(locate())

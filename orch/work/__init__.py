@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -53,6 +52,7 @@ class Bench:
     edge: Callable[[], str | None]
     judge: Mode | None = None
     root: str | None = None
+    python_path: tuple[str, ...] = ()
 
 
 def labour(mode: Mode, bench: Bench) -> Labour:
@@ -89,7 +89,7 @@ def _function_labour(mode: Mode, bench: Bench) -> Labour:
     assert mode.function is not None
     spool = output.Spool(bench.state, bench.worker, "out", bench.limits.output_cap)
     spool.take_over(1, 2)
-    loaded = function.load(mode.function, bench.project)
+    loaded = function.load(mode.function, bench.project, bench.python_path)
     ground = _Ground(spool, bench.project)
 
     def do(task: Task) -> Outcome:
@@ -166,6 +166,8 @@ def _check_agent(mode: Mode, bench: Bench, environment: Mapping[str, str]) -> No
     if mode.agent.workdir == "worktree":
         git.check(folder, environment)
     program, path = mode.command[0], environment.get("PATH", os.defpath)
+    import shutil  # here, as it loads every packer of archives
+
     if "{" not in program and shutil.which(program, path=path) is None:
         raise OrchError(f"its program {program!r} is not on PATH={path}: install it, or name it by its whole path")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from orch import jsontext
@@ -19,13 +19,17 @@ class Stop(BaseException):
     """Raised in the middle of a function by the worker's signal handler."""
 
 
-def load(name: str, folder: str) -> Callable[[Any], Any]:
-    """The function of ``"module:function"``, looked for in `folder` first; `OrchError` says what is missing."""
+def load(name: str, folder: str, python_path: Sequence[str] = ()) -> Callable[[Any], Any]:
+    """The function of ``"module:function"``, looked for in `folder` first; `OrchError` says what is missing.
+
+    The folders of `python_path` come last, as installed packages do: nothing in them takes the place of our own.
+    """
     module_name, colon, function_name = name.partition(":")
     if not (module_name and colon and function_name):
         raise UsageError(f"{name!r} does not name a function: write it as 'module:function'")
     if folder not in sys.path:
         sys.path.insert(0, folder)
+    sys.path += (further for further in python_path if further not in sys.path)
     try:
         found: Any = importlib.import_module(module_name)
         for part in function_name.split("."):
