@@ -1,6 +1,7 @@
 """Notes on their way out: each goes to every sink at least once, under the same id, and a sink's failure is only noted.
 
-A sink is ``file:PATH`` (Markdown is appended), ``command:WORDS`` (the note on standard input), or ``stdout``.
+A sink is ``file:PATH`` (Markdown is appended), ``command:WORDS`` (the note on standard input), ``apprise:URL`` (any
+service that the program `apprise` knows), or ``stdout``.
 """
 
 from __future__ import annotations
@@ -40,9 +41,15 @@ class Letter:
 def check_sink(sink: str) -> str:
     """The sink itself; `UsageError` when it is not one."""
     kind, _, rest = sink.partition(":")
-    if sink == "stdout" or (kind in ("file", "command") and rest.strip()):
+    if sink == "stdout" or (kind in ("file", "command") and rest.strip()) or (kind == "apprise" and "://" in rest):
         return sink
-    raise UsageError(f"{sink!r} is not a sink: use 'file:PATH', 'command:WORDS' or 'stdout'")
+    raise UsageError(f"{sink!r} is not a sink: use 'file:PATH', 'command:WORDS', 'apprise:SERVICE://…' or 'stdout'")
+
+
+def told(sink: str) -> str:
+    """A sink as it can be shown: what a service's address says beside the service may be a secret."""
+    kind, _, rest = sink.partition(":")
+    return f"apprise:{rest.partition('://')[0]}://…" if kind == "apprise" else sink
 
 
 def deliver(
@@ -93,7 +100,11 @@ def send(
             case "file":
                 _append(os.path.join(folder, os.path.expanduser(rest)), letter, again=again)
             case "command":
-                _pipe(shlex.split(rest), letter, folder, limit, cut)
+                _pipe(shlex.split(rest), letter, letter.marks, folder, limit, cut)
+            case "apprise":
+                # Not as a word: what others are told is readable by everybody on this machine.
+                marks = {**letter.marks, "APPRISE_URLS": rest}
+                _pipe([_apprise(), "--input-format", "markdown"], letter, marks, folder, limit, cut)
     except (OSError, ValueError, UsageError, command.CannotRun) as problem:
         return str(problem)
     return None
@@ -123,11 +134,29 @@ def _append(path: str, letter: Letter, *, again: bool) -> None:
         os.close(descriptor)
 
 
-def _pipe(words: list[str], letter: Letter, folder: str, limit: float, cut: Callable[[], str | None]) -> None:
+def _apprise() -> str:
+    """The program, which an installation of ours with the extra `notify` has beside it."""
+    import shutil  # here, as few need it
+
+    beside = os.path.join(os.path.dirname(sys.executable), "apprise")
+    found = beside if os.access(beside, os.X_OK) else shutil.which("apprise")
+    if found is None:
+        raise UsageError("there is no program 'apprise': install orch with its extra 'notify', or apprise itself")
+    return found
+
+
+def _pipe(
+    words: list[str],
+    letter: Letter,
+    marks: Mapping[str, str],
+    folder: str,
+    limit: float,
+    cut: Callable[[], str | None],
+) -> None:
     ran = command.run(
         words,
         stdin=letter.body.encode("utf-8", "replace"),
-        environment={**os.environ, **letter.marks},
+        environment={**os.environ, **marks},
         folder=folder,
         timeout=limit,
         cut=cut,

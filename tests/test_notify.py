@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from freezegun import freeze_time
@@ -12,6 +17,7 @@ from orch import processes
 from orch.errors import UsageError
 from orch.notify import Posted, check_sink, deliver
 from orch.queue import Queue
+from tests.conftest import World
 
 
 def note(queue: Queue, *sinks: str, quiet: bool = False, body: str = "## Fire 1: naïve ✓\n") -> int:
@@ -114,3 +120,60 @@ def test_a_fire_has_one_note_and_the_database_refuses_another(queue: Queue) -> N
 def test_what_is_no_sink_is_refused(sink: str) -> None:
     with pytest.raises(UsageError, match="not a sink"):
         check_sink(sink)
+
+
+class Service(BaseHTTPRequestHandler):
+    """A service that keeps what is posted to it, or refuses it."""
+
+    got: ClassVar[list[dict[str, Any]]] = []
+    status = 200
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.got.append(json.loads(body))
+        self.send_response(self.status)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing beside what the test prints."""
+
+
+@pytest.fixture
+def service() -> Iterator[str]:
+    """Its address as apprise has it, with a password in it."""
+    Service.got.clear()
+    Service.status = 200
+    with ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"apprise:json://me:hush@127.0.0.1:{server.server_port}/notes"
+        server.shutdown()
+
+
+def test_any_service_that_apprise_knows_is_a_sink(queue: Queue, tmp_path: Path, service: str) -> None:
+    note(queue, service)
+    assert [posted.error for posted in everywhere(queue, tmp_path)] == [None]
+    [got] = Service.got
+    assert got["message"].startswith("## Fire 1: naïve ✓")
+
+
+def test_a_service_that_refuses_gets_the_note_again_and_its_address_is_not_shown(world: World, service: str) -> None:
+    Service.status = 500
+    world.settings(f'[notify]\nsinks = ["{service}"]')
+    world.orch("add", "ok")
+    said = world.orch("fire") + world.err
+    assert "could not be delivered to apprise:json://…:" in said
+    Service.status = 200
+    said += world.orch("sweep") + world.err
+    assert "note 1 to apprise:json://…: delivered" in said
+    assert "hush" not in said
+    assert len(Service.got) >= 2
+
+
+def test_a_missing_apprise_is_told_of_with_what_to_install(
+    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    note(queue, "apprise:slack://token")
+    [posted] = everywhere(queue, tmp_path)
+    assert posted.error == "there is no program 'apprise': install orch with its extra 'notify', or apprise itself"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import click
 
-from orch import kin
+from orch import kin, notify
 from orch.barrier import Progress
 from orch.cli.talk import Talk, common, stoppable
 from orch.errors import OrchError
@@ -53,7 +53,8 @@ def fire(talk: Talk, /, dry_run: bool, exit_status: bool, scheduled: bool, **cap
     talk.show(fired.rollup, lambda: talk.views().rollup(fired.rollup))
     for posted in fired.posted:
         if posted.error:
-            talk.say(f"orch: the note could not be delivered to {posted.sink}: {posted.error}; it will be tried again")
+            sink = notify.told(posted.sink)
+            talk.say(f"orch: the note could not be delivered to {sink}: {posted.error}; it will be tried again")
     if fired.unwritten:
         talk.say(f"orch: {fired.unwritten}; the next fire or sweep tries again")
     if fired.rollup.unwatched:

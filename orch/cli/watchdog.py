@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from orch import notify
 from orch.cli.talk import Talk, common
 from orch.errors import Alarm, OrchError
 from orch.settings import load
@@ -37,7 +38,9 @@ def watchdog(talk: Talk) -> int:
     if watched.state == DARK and not (watched.news or talk.quiet):
         tell(DARK, watched.told)
     for sink, error in watched.undelivered:
-        talk.error("undelivered", f"the alert could not be sent to {sink}: {error}; it will be tried again", 1)
+        talk.error(
+            "undelivered", f"the alert could not be sent to {notify.told(sink)}: {error}; it will be tried again", 1
+        )
     if watched.trouble:
         talk.error("storage", watched.trouble, 1)
     return watched.exit_code

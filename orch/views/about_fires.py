@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from orch import notify
 from orch.budget import told_of_overrun
 from orch.legible import count, figure, when
 from orch.rollup import Rollup, needs_a_person, priced, read_back
@@ -104,7 +105,7 @@ def between(found: Between) -> RenderableType:
     told += [f"refused: {why}" for why in swept.refused]
     told += swept.silent
     told += [f"still running: {process}" for process in swept.left]
-    told += [f"note {posted.note} to {posted.sink}: {posted.error or 'delivered'}" for posted in found.posted]
+    told += [f"note {one.note} to {notify.told(one.sink)}: {one.error or 'delivered'}" for one in found.posted]
     if found.unwritten:
         told.append(found.unwritten)
     return Group(*(plain(line) for line in told or ["nothing to sweep"]))
