@@ -8,9 +8,9 @@ import sys
 def main() -> None:
     """Run the command line and exit with its code."""
     if sys.argv[1:] == ["--version"]:
-        from orch import __version__
+        from orch import versions
 
-        print(f"orch {__version__}")
+        print(versions.told())
         return
     from orch.cli import run
 

@@ -23,6 +23,7 @@ class Checked:
     """The file's content after the check, as plain values; limits that it does not name are not there."""
 
     zone: str | None
+    python_path: list[str]
     limits: dict[str, Any]
     orchestrator: dict[str, Any]
     durability: str
@@ -62,6 +63,6 @@ def _known_by(raw: Mapping[str, Any]) -> list[str]:
     try:
         changed = str(os.stat(rules).st_mtime_ns)
     except OSError:
-        # Frozen into a program: its version stands for them.
-        changed = ""
+        # Compiled into the binary, whose folder is named by its content.
+        changed = sys.prefix
     return [__version__, changed, json.dumps(raw, default=str)]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
-import sys
 from collections.abc import Sequence
 
 from orch.project import Schedule
@@ -33,11 +30,3 @@ def lines(program: Sequence[str], config: str, schedule: Schedule = UNSAID) -> l
         line(schedule.sweep or EVERY_QUARTER, "sweep"),
         line(schedule.watchdog or EVERY_HALF_HOUR, "watchdog"),
     ]
-
-
-def this_program() -> list[str]:
-    """The words by which this very program can be started again from anywhere."""
-    script = shutil.which(sys.argv[0]) if sys.argv and sys.argv[0] else None
-    if script and os.path.basename(script) == "orch":
-        return [os.path.abspath(script)]
-    return [sys.executable, "-m", "orch"]

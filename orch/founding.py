@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from orch import crontab
+from orch import crontab, program
 from orch.errors import UsageError
 from orch.folders.root import Root
 from orch.place import CONFIG_NAME, locate, machine_zone
@@ -59,7 +59,7 @@ def found(folder: str, *, template: str = "default", database: str | None = None
     project = load(place, remember=True)
     if project.queue_root is not None:
         Root(project.queue_root).prepare()
-    founded.crontab = crontab.lines(crontab.this_program(), config, project.schedule)
+    founded.crontab = crontab.lines(program.words(), config, project.schedule)
     here = machine_zone()
     if project.schedule.fire is not None and project.zone != here:
         founded.warning = (

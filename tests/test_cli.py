@@ -348,7 +348,7 @@ def test_a_fire_on_a_terminal_shows_its_progress_and_ends_with_the_table(world: 
         subprocess.run([*tmux, "kill-server"], check=False)
 
 
-# Help, and what a start costs
+# Help
 
 
 def test_every_command_has_help_with_its_options() -> None:
@@ -359,48 +359,6 @@ def test_every_command_has_help_with_its_options() -> None:
         assert line in CliRunner().invoke(cli, ["--help"]).output
 
 
-def test_help_is_shown_without_loading_any_command() -> None:
-    code = (
-        "import sys; from orch.cli import run; run(['--help'])\n"
-        "print([m for m in sys.modules if m.startswith('orch.cli.')], file=sys.stderr)"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert ran.stderr.strip() == "['orch.cli.talk']"
-
-
-def loaded(code: str, folder: Path) -> set[str]:
-    """The top-level modules that a program has loaded when it ends."""
-    code += "\nimport sys; print('LOADED', *{m.partition('.')[0] for m in sys.modules}, file=sys.stderr)"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, timeout=60)
-    assert "Traceback" not in ran.stderr, ran.stderr
-    return set(ran.stderr.splitlines()[-1].split()[1:])
-
-
-HEAVY = {"pydantic", "rich", "yaml", "psutil", "asyncio"}
-
-
-def test_the_version_and_an_add_load_nothing_heavy(world: World) -> None:
-    version = loaded(
-        "import sys; sys.argv = ['orch', '--version']\nfrom orch.__main__ import main; main()", world.folder
-    )
-    assert not version & (HEAVY | {"click", "apsw"})
-    world.orch("init")
-    add = loaded("from orch.cli import run\nassert run(['add', 'ok', 'n:=1']) == 0", world.folder)
-    assert not add & HEAVY
-    assert "apsw" in add
-
-
-def test_what_only_agents_need_is_not_loaded_without_them(world: World) -> None:
-    world.orch("init")
-    for command in ("list", "sweep", "fire"):
-        assert "yaml" not in loaded(f"from orch.cli import run\nassert run(['{command}']) == 0", world.folder)
-
-
-def test_a_worker_loads_neither_the_command_line_nor_anything_for_the_screen(world: World) -> None:
-    worker = loaded("import orch.worker", world.folder)
-    assert not worker & {"click", "rich", "pydantic", "psutil", "asyncio"}
-
-
 def test_the_version_is_told_from_one_place(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
-    assert capsys.readouterr().out == f"orch {orch.__version__}\n"
+    assert capsys.readouterr().out.startswith(f"orch {orch.__version__}, Python 3.")

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import click
 
-from orch import __version__
 from orch.cli.talk import Talk
 from orch.errors import OrchError
 
@@ -66,10 +65,21 @@ class Table(click.Group):
             formatter.write_dl([(name, text) for name, (text, _) in COMMANDS.items()])
 
 
+def _tell_version(ctx: click.Context, parameter: click.Parameter, given: bool) -> None:
+    if given:
+        from orch import versions
+
+        click.echo(versions.told())
+        ctx.exit()
+
+
 @click.group(
     cls=Table, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, no_args_is_help=True
 )
-@click.version_option(__version__, prog_name="orch", message="%(prog)s %(version)s")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_tell_version,
+    help="Tell the versions of orch, Python and SQLite, and the build.",
+)  # fmt: skip
 def cli() -> None:
     """One decider, many disposable workers, one queue in one file.
 

@@ -7,7 +7,6 @@ process's locks on a file when any descriptor on it closes.
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
@@ -41,6 +40,11 @@ def _count_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_count_fork)
+
+
+def linked() -> str:
+    """The versions of the binding and of the SQLite that is really linked."""
+    return f"apsw {apsw.apsw_version()}, SQLite {apsw.sqlite_lib_version()}"
 
 
 class SQLite:
@@ -148,7 +152,7 @@ class SQLite:
             except apsw.BusyError:
                 if clock.monotonic() > deadline:
                     raise
-                clock.sleep(random.uniform(0.0002, 0.002))
+                _step_aside()
         connection.execute("begin immediate")
         try:
             for name in migrations()[self._version(connection) :]:
@@ -195,7 +199,7 @@ class SQLite:
             self._busy_since = now
         elif now - self._busy_since > self._busy_timeout:
             return False
-        clock.sleep(random.uniform(0.0002, 0.002))
+        _step_aside()
         return True
 
     def _keep_log_short(self, connection: apsw.Connection, name: str, pages: int) -> int:
@@ -257,6 +261,13 @@ class SQLite:
 
     def _full(self) -> StorageError:
         return StorageError(f"the disk is full: {self.path} cannot grow; free space and run again")
+
+
+def _step_aside() -> None:
+    """Sleep for a moment of a random length, so that those who wait for one lock do not meet again."""
+    import random  # here, as few ever wait
+
+    clock.sleep(random.uniform(0.0002, 0.002))
 
 
 def _is_there(path: str) -> bool:

@@ -21,6 +21,7 @@ from typing import Any
 from orch import clock, jsontext, kin, processes
 from orch.errors import OrchError
 from orch.fire_records import Process
+from orch.program import handed_on
 from orch.work.output import Capture, Spool
 
 NOT_NOW = 75
@@ -99,7 +100,7 @@ def run(
     process has no other children, orphans of the command included. `CannotRun` says in words why it could not be
     started.
     """
-    environment = {**(os.environ if environment is None else environment), **kin.marks_of_run()}
+    environment = {**handed_on(os.environ if environment is None else environment), **kin.marks_of_run()}
     out, err = (Capture(cap, spool) for spool in spools)
     leader: Process | None = None
     child: subprocess.Popen[bytes] | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -86,6 +85,8 @@ class Git:
 def check(folder: str, environment: Mapping[str, str]) -> None:
     """Before a task is claimed: an `OrchError` says what keeps worktrees from being made of a folder's repository."""
     path = environment.get("PATH", os.defpath)
+    import shutil  # here, as it loads every packer of archives
+
     if shutil.which("git", path=path) is None:
         raise OrchError(f"its workdir is a worktree, and git is not on PATH={path}: install it, or set another workdir")
     git = Git()

@@ -6,7 +6,6 @@ Nothing that an agent made is lost: what is not empty, or not in a commit, stays
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -97,6 +96,8 @@ def _make_worktree(bench: Bench, task: Task, found: Workdir, project: str, git: 
         os.makedirs(place(bench.state, found), exist_ok=True)
     except BaseException:
         # No agent was in there yet.
+        import shutil  # here, as it loads every packer of archives
+
         shutil.rmtree(path, ignore_errors=True)
         repository.drop_branch(Git(), project, branch, base)
         bench.queue.workdirs.keep(replace(found, folder=None, branch=None))
@@ -228,6 +229,8 @@ def _without_files(one: Workdir, path: str) -> Workdir:
             if not os.path.islink(inner):
                 # Some programs take the right to write from what they keep.
                 os.chmod(inner, 0o700)
+    import shutil  # here, as it loads every packer of archives
+
     shutil.rmtree(path)
     return replace(one, folder=None)
 

@@ -1,0 +1,28 @@
+"""The program as the system sees it: how it is started again, and what its environment must not hand on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+# Whether this is the binary: one file with a Python of its own inside.
+BINARY: bool = getattr(sys, "frozen", False)
+
+
+def words() -> list[str]:
+    """The words by which this very program can be started again from anywhere."""
+    import shutil  # here, as every worker loads this module and none needs that
+
+    script = shutil.which(sys.argv[0]) if sys.argv and sys.argv[0] else None
+    if script and (BINARY or os.path.basename(script) == "orch"):
+        return [os.path.abspath(script)]
+    return [sys.executable] if BINARY else [sys.executable, "-m", "orch"]
+
+
+def handed_on(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment without what leads into the binary's own folder, which would mislead any other program."""
+    if not BINARY:
+        return dict(environment)
+    own = os.path.join(sys.prefix, "")
+    return {name: value for name, value in environment.items() if not value.startswith(own)}
