@@ -2,13 +2,15 @@
 # make test     the tests
 # make test-all the tests in their full sizes
 # make test-agents  an agent program in use, from the npm registry, against a local server in its model's place
+# make binary   one file that needs no Python: dist/orch
+# make binary-test  the tests of the built file, and the scenarios with it
 # make lint     format, lint, types, floors
 # make chaos    a minute of kills, wrong clocks and full disks, then an audit
 # make bench    ratios against the bare engine
 
 PYTHON ?= python3
 
-.PHONY: demo test test-all test-agents lint chaos bench lock clean
+.PHONY: demo test test-all test-agents binary binary-test lint chaos bench lock clean
 
 .venv/.ready: pyproject.toml scripts/requirements.txt scripts/install
 	PYTHON=$(PYTHON) scripts/install
@@ -29,9 +31,20 @@ test-agents: .venv/.ready
 	npm install --silent --no-fund --no-audit --prefix .venv/agents $(AGENT_PROGRAM)
 	ORCH_TEST_AGENTS=$(CURDIR)/.venv/agents/node_modules/.bin .venv/bin/python -m pytest tests/scenarios/test_real_agents.py
 
+binary:
+	VENV=.venv/binary LOCK=scripts/requirements-binary.txt WHEEL=1 PYTHON=$(PYTHON) scripts/install
+	.venv/binary/bin/python scripts/binary dist/orch
+	dist/orch --version
+
+BINARY_TESTS = test_binary.py test_cli.py scenarios/test_fire.py scenarios/test_recovery.py scenarios/test_tail.py \
+	scenarios/test_polls.py
+
+binary-test: .venv/.ready binary
+	BINARY=$(CURDIR)/dist/orch .venv/bin/python -m pytest -m "not full" $(addprefix tests/,$(BINARY_TESTS))
+
 lint: .venv/.ready
-	.venv/bin/ruff format --check orch tests scripts/bench scripts/chaos
-	.venv/bin/ruff check orch tests scripts/bench scripts/chaos
+	.venv/bin/ruff format --check orch tests scripts/bench scripts/binary scripts/chaos
+	.venv/bin/ruff check orch tests scripts/bench scripts/binary scripts/chaos
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 
@@ -41,11 +54,12 @@ chaos: .venv/.ready
 bench: .venv/.ready
 	.venv/bin/python scripts/bench
 
-# Renew the lock; needs pip-tools.
+# Renew the locks; needs pip-tools.
+LOCK = pip-compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	--no-header --strip-extras --allow-unsafe --no-annotate pyproject.toml
 lock:
-	pip-compile -q --upgrade --extra dev --generate-hashes --no-emit-index-url --no-emit-find-links \
-		--no-emit-trusted-host --no-header --strip-extras --allow-unsafe --no-annotate \
-		-o scripts/requirements.txt pyproject.toml
+	$(LOCK) --extra dev -o scripts/requirements.txt
+	$(LOCK) --extra binary -o scripts/requirements-binary.txt
 
 clean:
 	rm -rf .venv dist build .mypy_cache .ruff_cache .hypothesis .import_linter_cache

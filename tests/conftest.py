@@ -27,6 +27,9 @@ T = TypeVar("T")
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
 
+# The program that is tested: the built one where that is named, and these sources otherwise.
+PROGRAM = [os.environ["BINARY"]] if os.environ.get("BINARY") else [sys.executable, "-m", "orch"]
+
 LIMIT = float(os.environ.get("LIMIT", 60))
 
 WORK = '''
@@ -112,7 +115,7 @@ class World:
         return self._queue
 
     def words(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "orch", *words]
+        return [*PROGRAM, *words]
 
     def orch(
         self,

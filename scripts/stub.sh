@@ -1,0 +1,56 @@
+#!/bin/sh
+# orch @VERSION@ in one file: it unpacks itself once, into a folder of its user's, and runs from there.
+# ORCH_CACHE_DIR names another folder for that than ~/.cache/orch.
+name=@NAME@
+case $0 in
+    /*) program=$0 ;;
+    *) program=$PWD/$0 ;;
+esac
+tried=
+
+# start FOLDER WORDS…: become the program that lies there, unpacked first where need be; returns if that cannot be.
+start() {
+    folder=$1
+    shift
+    if ! { [ -x "$folder/$name/orch" ] && [ -O "$folder/$name/orch" ]; }; then
+        why=$(unpack "$folder") || {
+            tried="$tried
+  $folder: ${why:-it cannot be written}"
+            return
+        }
+    fi
+    export ORCH_PROGRAM="$program"
+    exec "$folder/$name/orch" "$@"
+}
+
+# Whole or not at all: under another name first, tried, and then renamed. Prints why it failed.
+unpack() {
+    umask 077
+    mkdir -p "$1" 2>/dev/null || { echo "the folder cannot be made"; return 1; }
+    { [ -O "$1" ] && [ ! -L "$1" ]; } || { echo "the folder is not this user's own"; return 1; }
+    host=$(uname -n)
+    # What a killed unpacking has left.
+    for old in "$1/.new-$host-"*; do
+        [ -d "$old" ] && ! kill -0 "${old##*-}" 2>/dev/null && rm -rf "$old"
+    done
+    new=$1/.new-$host-$$
+    trap 'rm -rf "$new"' EXIT
+    trap 'exit 1' HUP INT TERM
+    mkdir "$new" 2>/dev/null || { echo "it cannot be written"; return 1; }
+    tail -c +@OFFSET@ "$program" | gzip -dc 2>/dev/null | tar -xf - -C "$new" 2>/dev/null ||
+        { echo "unpacking failed: is there room for @MEGABYTES@ MB, and is $program whole?"; return 1; }
+    said=$("$new/orch" --version 2>&1) || { echo "what lies there cannot be run (${said:-is it mounted noexec?})"; return 1; }
+    # A power cut must not leave a whole folder of empty files.
+    sync -f "$new" 2>/dev/null || sync
+    mv -T "$new" "$1/$name" 2>/dev/null || [ -x "$1/$name/orch" ] || { echo "it cannot be written"; return 1; }
+}
+
+[ -z "$ORCH_CACHE_DIR" ] || start "$ORCH_CACHE_DIR" "$@"
+case ${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}} in
+    /*) start "${XDG_CACHE_HOME:-$HOME/.cache}/orch" "$@" ;;
+esac
+user=$(id -u)
+start "/var/tmp/orch-$user" "$@"
+start "${TMPDIR:-/tmp}/orch-$user" "$@"
+printf 'orch: it can be unpacked nowhere: give it a folder of your own with ORCH_CACHE_DIR=/path. Tried:%s\n' "$tried" >&2
+exit 73
