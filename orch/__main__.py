@@ -12,9 +12,14 @@ def main() -> None:
 
         print(versions.told())
         return
-    from orch.cli import run
+    try:
+        from orch.cli import run
 
-    sys.exit(run(sys.argv[1:], alone=True))
+        code = run(sys.argv[1:], alone=True)
+    except KeyboardInterrupt:
+        # Before a command was there to end in order.
+        code = 130
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import warnings
 
 def begin() -> None:
     """Do as Python does at its start: a binary's Python is an isolated one, which leaves all this alone."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     # Nor does it read PYTHONWARNINGS: multiprocessing must not warn of what a killed fire could not give back.
     warnings.filterwarnings("ignore", message="resource_tracker")
@@ -22,13 +21,32 @@ def begin() -> None:
     sys.argv[0] = os.environ.pop("ORCH_PROGRAM", sys.argv[0])
 
 
+def code_for_child() -> str | None:
+    """What a child that is none of the command line's is told to do, in Python's words: ``-I -c CODE``."""
+    words = sys.argv[1:]
+    while words and words[0].startswith("-") and words[0] != "-c":
+        words = words[1:]
+    if len(words) < 2 or not words[1].startswith("from multiprocessing."):
+        return None
+    # Taken away, so that the import of multiprocessing itself does not run it: nothing else could be imported then.
+    sys.argv[1:] = words[2:]
+    return words[1]
+
+
 if __name__ == "__main__":
     begin()
-    if len(sys.argv) > 1 and sys.argv[1].startswith("-"):
-        # The import alone runs the children that are told what to do by -c.
+    code = code_for_child()
+    if code is not None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        exec(code)
+        sys.exit()
+    if sys.argv[1:2] == ["--multiprocessing-fork"]:
         from multiprocessing import freeze_support
 
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         freeze_support()
     from orch.__main__ import main
 
+    # Until here a Ctrl-C has ended the process without a word.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     main()
