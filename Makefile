@@ -3,14 +3,15 @@
 # make test-all the tests in their full sizes
 # make test-agents  an agent program in use, from the npm registry, against a local server in its model's place
 # make binary   one file that needs no Python: dist/orch
-# make binary-test  the tests of the built file, and the scenarios with it
+# make binary-test      the tests of the built file itself
+# make binary-test-all  all tests, with the built file in the place of the sources
 # make lint     format, lint, types, floors
 # make chaos    a minute of kills, wrong clocks and full disks, then an audit
 # make bench    ratios against the bare engine
 
 PYTHON ?= python3
 
-.PHONY: demo test test-all test-agents binary binary-test lint chaos bench lock clean
+.PHONY: demo test test-all test-agents binary binary-test binary-test-all lint chaos bench lock clean
 
 .venv/.ready: pyproject.toml scripts/requirements.txt scripts/install
 	PYTHON=$(PYTHON) scripts/install
@@ -36,11 +37,12 @@ binary:
 	.venv/binary/bin/python scripts/binary dist/orch
 	dist/orch --version
 
-BINARY_TESTS = test_binary.py test_cli.py scenarios/test_fire.py scenarios/test_recovery.py scenarios/test_tail.py \
-	scenarios/test_polls.py
-
 binary-test: .venv/.ready binary
-	BINARY=$(CURDIR)/dist/orch .venv/bin/python -m pytest -m "not full" $(addprefix tests/,$(BINARY_TESTS))
+	BINARY=$(CURDIR)/dist/orch .venv/bin/python -m pytest tests/test_binary.py
+
+# Everything else with it too, where a test starts the program at all.
+binary-test-all: .venv/.ready binary
+	BINARY=$(CURDIR)/dist/orch .venv/bin/python -m pytest
 
 lint: .venv/.ready
 	.venv/bin/ruff format --check orch tests scripts/bench scripts/binary scripts/chaos

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import orch
+from orch.founding import templates
 from orch.queue import Queue
 from tests.conftest import LIMIT, PROGRAM, eventually
 
@@ -152,6 +153,15 @@ def test_a_project_is_made_filled_fired_and_looked_at_in_an_empty_environment(pl
     assert place.result(24) == "23"
     assert place.orch("log", "36") == "11\n"
     assert "36" in place.orch("status")
+
+
+@pytest.mark.parametrize("template", templates())
+def test_every_template_is_in_it_whole(place: Place, template: str) -> None:
+    place.orch("init", "--template", template)
+    source = Path(orch.__file__).parent / "templates" / template
+    names = {path.name for path in source.iterdir() if path.is_file()}
+    assert {path.name for path in place.folder.iterdir() if path.is_file()} == names
+    place.orch("status")
 
 
 def test_the_crontab_lines_start_the_very_file_from_anywhere(place: Place, tmp_path: Path) -> None:
