@@ -21,6 +21,12 @@ def begin() -> None:
     sys.argv[0] = os.environ.pop("ORCH_PROGRAM", sys.argv[0])
 
 
+def hear_interrupts() -> None:
+    """A Ctrl-C is an exception from now on, unless whoever started this has it ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def code_for_child() -> str | None:
     """What a child that is none of the command line's is told to do, in Python's words: ``-I -c CODE``."""
     words = sys.argv[1:]
@@ -37,16 +43,16 @@ if __name__ == "__main__":
     begin()
     code = code_for_child()
     if code is not None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        hear_interrupts()
         exec(code)
         sys.exit()
     if sys.argv[1:2] == ["--multiprocessing-fork"]:
         from multiprocessing import freeze_support
 
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        hear_interrupts()
         freeze_support()
     from orch.__main__ import main
 
     # Until here a Ctrl-C has ended the process without a word.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    hear_interrupts()
     main()

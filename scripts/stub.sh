@@ -34,7 +34,7 @@ unpack() {
         [ -d "$old" ] && ! kill -0 "${old##*-}" 2>/dev/null && rm -rf "$old"
     done
     new=$1/.new-$host-$$
-    trap 'rm -rf "$new"' EXIT
+    trap 'rm -rf "$new" "$new.old"' EXIT
     trap 'exit 1' HUP INT TERM
     mkdir "$new" 2>/dev/null || { echo "it cannot be written"; return 1; }
     tail -c +@OFFSET@ "$program" | gzip -dc 2>/dev/null | tar -xf - -C "$new" 2>/dev/null ||
@@ -43,6 +43,13 @@ unpack() {
     # A power cut must not leave a whole folder of empty files.
     sync -f "$new" 2>/dev/null || sync
     mv -T "$new" "$1/$name" 2>/dev/null || [ -x "$1/$name/orch" ] || { echo "it cannot be written"; return 1; }
+    # Other versions that nobody has started for a month, and that nobody runs. Renamed first: never there in part.
+    for old in "$1"/orch-*/orch; do
+        if [ "$old" != "$1/$name/orch" ] && [ -n "$(find "$old" -prune -atime +30)" ] &&
+            ! ls -l /proc/[0-9]*/exe 2>/dev/null | grep -qF -- "-> $old"; then
+            mv "${old%/orch}" "$new.old" && rm -rf "$new.old"
+        fi
+    done
 }
 
 [ -z "$ORCH_CACHE_DIR" ] || start "$ORCH_CACHE_DIR" "$@"

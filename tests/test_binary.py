@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -344,3 +345,14 @@ def test_a_ctrl_c_at_any_moment_of_the_start_leaves_no_traceback(place: Place) -
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=LIMIT)
         assert b"Traceback" not in err
+
+
+def test_nothing_in_it_asks_for_a_newer_c_library_than_is_promised(place: Place) -> None:
+    place.orch("--version")
+    asked: dict[int, str] = {}
+    for path in place.cache.rglob("*"):
+        content = path.read_bytes() if path.is_file() else b""
+        if content.startswith(b"\x7fELF"):
+            for version in re.findall(rb"GLIBC_2\.(\d+)", content):
+                asked[int(version)] = path.name
+    assert max(asked) <= 28, asked[max(asked)]

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import SourceFileLoader
@@ -163,3 +164,23 @@ def test_a_folder_that_leads_elsewhere_is_not_trusted(made: Made, tmp_path: Path
     assert made("x", ORCH_CACHE_DIR=str(tmp_path / "link")).returncode == 0
     assert list((tmp_path / "elsewhere").iterdir()) == []
     assert len(made.unpacked) == 1
+
+
+def test_another_version_goes_when_nobody_has_started_it_for_a_month_and_nobody_runs_it(made: Made) -> None:
+    month_ago = time.time() - 40 * 86_400
+    running, unused, recent = (made.cache / f"orch-0.0.{number}-x" / "orch" for number in range(3))
+    for program in (running, unused, recent):
+        program.parent.mkdir(parents=True)
+        shutil.copy(shutil.which("sleep") or "", program)
+    process = subprocess.Popen([running, "1000"])
+    try:
+        for program in (running, unused):
+            os.utime(program, (month_ago, month_ago))
+        assert made("x").returncode == 0
+        assert running.exists()
+        assert recent.exists()
+        assert not unused.parent.exists()
+        assert len(made.unpacked) == 3
+    finally:
+        process.kill()
+        process.wait()
