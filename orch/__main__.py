@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import sys
 
+from orch.program import hold_interrupts
+
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    hold_interrupts()
     if sys.argv[1:] == ["--version"]:
         from orch import versions
 
         print(versions.told())
         return
-    try:
-        from orch.cli import run
+    from orch.cli import run
 
-        code = run(sys.argv[1:], alone=True)
-    except KeyboardInterrupt:
-        # Before a command was there to end in order.
-        code = 130
-    sys.exit(code)
+    sys.exit(run(sys.argv[1:], alone=True))
 
 
 if __name__ == "__main__":

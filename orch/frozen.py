@@ -4,12 +4,18 @@ The binary starts itself again for whatever multiprocessing needs: workers, the 
 shared resources. Their words are Python's and never reach the command line.
 """
 
-from __future__ import annotations
+# Before anything else a Ctrl-C means the end: the module `signal` alone takes so long that one would be shown in it.
+import _signal  # type: ignore[import-not-found]
+
+if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 import os
 import signal
 import sys
 import warnings
+
+from orch.program import hear_interrupts
 
 
 def begin() -> None:
@@ -19,12 +25,6 @@ def begin() -> None:
     warnings.filterwarnings("ignore", message="resource_tracker")
     # The file that was started, which has unpacked this program: not to be handed on to what this one starts.
     sys.argv[0] = os.environ.pop("ORCH_PROGRAM", sys.argv[0])
-
-
-def hear_interrupts() -> None:
-    """A Ctrl-C is an exception from now on, unless whoever started this has it ignored."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def code_for_child() -> str | None:
@@ -53,6 +53,4 @@ if __name__ == "__main__":
         freeze_support()
     from orch.__main__ import main
 
-    # Until here a Ctrl-C has ended the process without a word.
-    hear_interrupts()
     main()

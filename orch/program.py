@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Mapping
 
 # Whether this is the binary: one file with a Python of its own inside.
 BINARY: bool = getattr(sys, "frozen", False)
+
+
+def hold_interrupts() -> None:
+    """From here on a Ctrl-C ends the process without a word: nothing has begun that would have to end in order.
+
+    Python's own handler raises an exception, which the middle of an import shows as a traceback, or loses.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def hear_interrupts() -> None:
+    """From here on a Ctrl-C is an exception, unless whoever started this process has it ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def words() -> list[str]:

@@ -12,8 +12,20 @@ import pytest
 from tests.conftest import PROGRAM, World
 
 # The modules that a command may load, beside what they load themselves.
-STORE = ["apsw", "bisect", "datetime", "contextlib", "dataclasses", "enum", "importlib", "json", "re", "typing"]
-COMMAND = [*STORE, "click", "locale", "signal", "tomllib", "unicodedata"]
+STORE = [
+    "apsw",
+    "bisect",
+    "datetime",
+    "contextlib",
+    "dataclasses",
+    "enum",
+    "importlib",
+    "json",
+    "re",
+    "signal",
+    "typing",
+]
+COMMAND = [*STORE, "click", "locale", "tomllib", "unicodedata"]
 WORK = [
     *STORE, "ctypes", "fcntl", "multiprocessing.pool", "multiprocessing.synchronize", "platform", "runpy", "selectors",
     "subprocess", "unicodedata",
@@ -21,7 +33,7 @@ WORK = [
 # Our own modules that adding a task may load: whoever needs another one loads it where it is used.
 QUEUE = {
     "adding", "backoff", "clock", "database", "database.sqlite", "errors", "files", "jsontext", "legible", "names",
-    "place", "queue", "records", "states",
+    "place", "program", "queue", "records", "states",
 }  # fmt: skip
 ADD = {*QUEUE, "cli", "cli.add", "cli.talk", "intake"}
 HEARTBEAT = {*QUEUE, "cli", "cli.heartbeat", "cli.talk"}
@@ -97,4 +109,10 @@ def test_what_only_agents_need_is_not_loaded_without_them(world: World) -> None:
 
 
 def test_help_is_shown_without_loading_any_command() -> None:
-    assert ours(loaded("from orch.cli import run; run(['--help'])")) <= {"cli", "cli.talk", "errors", "legible"}
+    assert ours(loaded("from orch.cli import run; run(['--help'])")) <= {
+        "cli",
+        "cli.talk",
+        "errors",
+        "legible",
+        "program",
+    }

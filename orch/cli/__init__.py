@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import click
 
+from orch import program
 from orch.cli.talk import Talk
 from orch.errors import OrchError
 
@@ -58,6 +59,8 @@ class Table(click.Group):
             return None
         module, _, name = COMMANDS[cmd_name][1].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
+        if isinstance(ctx.obj, Talk) and ctx.obj.alone:
+            program.hear_interrupts()
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
