@@ -12,7 +12,7 @@ tried=
 start() {
     folder=$1
     shift
-    if ! { [ -x "$folder/$name/orch" ] && [ -O "$folder/$name/orch" ]; }; then
+    if ! ready "$folder"; then
         why=$(unpack "$folder") || {
             tried="$tried
   $folder: ${why:-it cannot be written}"
@@ -23,11 +23,20 @@ start() {
     exec "$folder/$name/orch" "$@"
 }
 
+# Whether the program lies in FOLDER, and nobody else can have put it there.
+ready() {
+    mine "$1" && mine "$1/$name" && [ -x "$1/$name/orch" ]
+}
+
+mine() {
+    [ -O "$1" ] && [ ! -L "$1" ]
+}
+
 # Whole or not at all: under another name first, tried, and then renamed. Prints why it failed.
 unpack() {
     umask 077
     mkdir -p "$1" 2>/dev/null || { echo "the folder cannot be made"; return 1; }
-    { [ -O "$1" ] && [ ! -L "$1" ]; } || { echo "the folder is not this user's own"; return 1; }
+    mine "$1" || { echo "the folder is not this user's own"; return 1; }
     host=$(uname -n)
     # What a killed unpacking has left.
     for old in "$1/.new-$host-"*; do
@@ -42,7 +51,7 @@ unpack() {
     said=$("$new/orch" --version 2>&1) || { echo "what lies there cannot be run (${said:-is it mounted noexec?})"; return 1; }
     # A power cut must not leave a whole folder of empty files.
     sync -f "$new" 2>/dev/null || sync
-    mv -T "$new" "$1/$name" 2>/dev/null || [ -x "$1/$name/orch" ] || { echo "it cannot be written"; return 1; }
+    mv -T "$new" "$1/$name" 2>/dev/null || ready "$1" || { echo "it cannot be written"; return 1; }
     # Other versions that nobody has started for a month, and that nobody runs. Renamed first: never there in part.
     for old in "$1"/orch-*/orch; do
         if [ "$old" != "$1/$name/orch" ] && [ -n "$(find "$old" -prune -atime +30)" ] &&

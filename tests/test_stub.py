@@ -166,6 +166,19 @@ def test_a_folder_that_leads_elsewhere_is_not_trusted(made: Made, tmp_path: Path
     assert len(made.unpacked) == 1
 
 
+def test_a_program_that_somebody_else_may_have_put_there_is_not_started(made: Made, tmp_path: Path) -> None:
+    made("x")
+    [folder] = made.unpacked
+    (tmp_path / "link").symlink_to(made.cache)
+    within = tmp_path / "within"
+    within.mkdir()
+    (within / folder.name).symlink_to(folder)
+    for cache in (tmp_path / "link", within):
+        (folder / "orch").write_text("#!/bin/sh\necho strange\n")
+        ran = made("x", ORCH_CACHE_DIR=str(cache), HOME=str(tmp_path / cache.name / "home"))
+        assert ran.stdout.splitlines()[-1] == "x"
+
+
 def test_another_version_goes_when_nobody_has_started_it_for_a_month_and_nobody_runs_it(made: Made) -> None:
     month_ago = time.time() - 40 * 86_400
     running, unused, recent = (made.cache / f"orch-0.0.{number}-x" / "orch" for number in range(3))
