@@ -38,11 +38,13 @@ unpack() {
     mkdir -p "$1" 2>/dev/null || { echo "the folder cannot be made"; return 1; }
     mine "$1" || { echo "the folder is not this user's own"; return 1; }
     host=$(uname -n)
-    # What a killed unpacking has left.
+    # Who unpacks is a child, which goes on when the program alone is killed.
+    pid=$(exec sh -c 'echo $PPID')
+    new=$1/.new-$host-$pid
+    # What a killed unpacking has left, be it one of the same number.
     for old in "$1/.new-$host-"*; do
-        [ -d "$old" ] && ! kill -0 "${old##*-}" 2>/dev/null && rm -rf "$old"
+        [ -d "$old" ] && { [ "$old" = "$new" ] || ! kill -0 "${old##*-}" 2>/dev/null; } && rm -rf "$old" 2>/dev/null
     done
-    new=$1/.new-$host-$$
     trap 'rm -rf "$new" "$new.old"' EXIT
     trap 'exit 1' HUP INT TERM
     mkdir "$new" 2>/dev/null || { echo "it cannot be written"; return 1; }

@@ -16,6 +16,7 @@ from types import ModuleType
 import pytest
 
 import orch
+from tests.conftest import LIMIT, eventually
 
 SCRIPTS = Path(orch.__file__).parent.parent / "scripts"
 PROGRAM = """#!/bin/sh
@@ -135,6 +136,27 @@ def test_what_a_killed_unpacking_left_is_removed_and_what_another_one_does_is_le
     assert not left.exists()
     assert busy.exists()
     assert far.exists()
+
+
+def test_an_unpacking_goes_on_undisturbed_when_only_the_program_that_began_it_is_ended(
+    build: ModuleType, tmp_path: Path
+) -> None:
+    wait = f'[ "$1" != --version ] || while [ ! -e "{tmp_path}/go" ]; do sleep 0.01; done\n'
+    made = Made(build, tmp_path, PROGRAM.replace("\n", f"\n{wait}", 1))
+    env = {**BARE, "HOME": str(made.home)}
+    first = subprocess.Popen([made.path, "1"], env=env)
+    eventually(lambda: len(list(made.cache.glob(".new-*/orch"))) == 1, "the unpacking")
+    first.terminate()
+    first.wait()
+    with subprocess.Popen([made.path, "2"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as next:
+        try:
+            eventually(lambda: len(list(made.cache.glob(".new-*"))) == 2, "the next unpacking beside it")
+        finally:
+            (tmp_path / "go").touch()
+        said, err = next.communicate(timeout=LIMIT)
+    assert (said.splitlines()[-1], err) == ("2", "")
+    eventually(lambda: len(made.unpacked) == 1, "the end of both")
+    assert (made.unpacked[0] / "lib" / "data").exists()
 
 
 def test_a_damaged_file_and_nowhere_to_go_are_told_of_with_73(made: Made) -> None:
