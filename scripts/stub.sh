@@ -48,7 +48,7 @@ unpack() {
     trap 'rm -rf "$new" "$new.old"' EXIT
     trap 'exit 1' HUP INT TERM
     mkdir "$new" 2>/dev/null || { echo "it cannot be written"; return 1; }
-    tail -c +@OFFSET@ "$program" | gzip -dc 2>/dev/null | tar -xf - -C "$new" 2>/dev/null ||
+    tail -c +@OFFSET@ "$program" | gzip -dc 2>/dev/null | tar -xpf - -C "$new" 2>/dev/null ||
         { echo "unpacking failed: is there room for @MEGABYTES@ MB, and is $program whole?"; return 1; }
     said=$("$new/orch" --version 2>&1) || { echo "what lies there cannot be run (${said:-is it mounted noexec?})"; return 1; }
     # A power cut must not leave a whole folder of empty files.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import stat
 import subprocess
 import time
 from collections.abc import Iterator
@@ -199,6 +200,20 @@ def test_a_program_that_somebody_else_may_have_put_there_is_not_started(made: Ma
         (folder / "orch").write_text("#!/bin/sh\necho strange\n")
         ran = made("x", ORCH_CACHE_DIR=str(cache), HOME=str(tmp_path / cache.name / "home"))
         assert ran.stdout.splitlines()[-1] == "x"
+
+
+def test_what_clears_temporary_folders_leaves_its_seldom_read_files_alone(made: Made, tmp_path: Path) -> None:
+    made("x")
+    files = [path for path in made.cache.rglob("*") if path.is_file()]
+    assert files
+    assert all(path.stat().st_mode & stat.S_ISVTX for path in files)
+    if program := shutil.which("systemd-tmpfiles"):
+        for path in files:
+            os.utime(path, (0, 0))
+        settings = tmp_path / "cleaned.conf"
+        settings.write_text(f"d {made.cache} - - - am:1s\n")
+        subprocess.run([program, "--clean", settings], check=False, timeout=LIMIT)
+        assert [path for path in made.cache.rglob("*") if path.is_file()] == files
 
 
 def test_another_version_goes_when_nobody_has_started_it_for_a_month_and_nobody_runs_it(made: Made) -> None:
