@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from orch.program import hold_interrupts
+from orch.program import hold_interrupts, open_streams
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
     hold_interrupts()
+    open_streams()
     if sys.argv[1:] == ["--version"]:
         from orch import versions
 

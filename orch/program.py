@@ -11,6 +11,13 @@ from collections.abc import Mapping
 BINARY: bool = getattr(sys, "frozen", False)
 
 
+def open_streams() -> None:
+    """Put something in the place of a closed standard stream: a pipe of ours that got its number would pass for it."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+
+
 def hold_interrupts() -> None:
     """From here on a Ctrl-C ends the process without a word: nothing has begun that would have to end in order.
 

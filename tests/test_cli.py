@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from click.testing import CliRunner
 
 import orch
 from orch.cli import COMMANDS, cli, run
-from tests.conftest import World, eventually
+from tests.conftest import LIMIT, World, eventually
 
 # Texts that a markup, an emoji or a terminal reader would change or choke on.
 AWKWARD = [
@@ -313,6 +314,13 @@ def test_a_closed_output_and_no_colour_are_no_problem(world: World) -> None:
     ran = subprocess.run(["bash", "-c", script], cwd=world.folder, capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stdout) == (0, "")
     assert "\x1b" not in world.orch("list", env={"NO_COLOR": "1"})
+
+
+def test_a_fire_works_without_any_of_the_standard_streams(world: World) -> None:
+    world.orch("add", "--cmd", "--", "echo", "hello")
+    program = shlex.join(world.words("fire"))
+    assert subprocess.run(["sh", "-c", f"{program} <&- >&- 2>&-"], cwd=world.folder, timeout=LIMIT).returncode == 0
+    assert world.orch("log", "1") == "hello\n"
 
 
 def screen(name: str) -> str:
