@@ -32,6 +32,11 @@ mine() {
     [ -O "$1" ] && [ ! -L "$1" ]
 }
 
+# A killed process that nobody has asked for yet is dead.
+alive() {
+    kill -0 "$1" 2>/dev/null && ! grep -qs '^State:.Z' "/proc/$1/status"
+}
+
 # Whole or not at all: under another name first, tried, and then renamed. Prints why it failed.
 unpack() {
     umask 077
@@ -43,7 +48,7 @@ unpack() {
     new=$1/.new-$host-$pid
     # What a killed unpacking has left, be it one of the same number.
     for old in "$1/.new-$host-"*; do
-        [ -d "$old" ] && { [ "$old" = "$new" ] || ! kill -0 "${old##*-}" 2>/dev/null; } && rm -rf "$old" 2>/dev/null
+        [ -d "$old" ] && { [ "$old" = "$new" ] || ! alive "${old##*-}"; } && rm -rf "$old" 2>/dev/null
     done
     trap 'rm -rf "$new" "$new.old"' EXIT
     trap 'exit 1' HUP INT TERM
