@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from orch.fires import fire as fire
+    from orch.embedding import connect as connect, fire as fire
     from orch.limits import Limits as Limits, Retries as Retries
     from orch.modes import Mode as Mode
     from orch.outcomes import NotNow as NotNow
@@ -29,10 +29,11 @@ _EXPORTS = {
     "Project": "orch.project",
     "Queue": "orch.queue",
     "Retries": "orch.limits",
-    "fire": "orch.fires",
+    "connect": "orch.embedding",
+    "fire": "orch.embedding",
 }
 
-__all__ = ["Limits", "Mode", "NewTask", "NotNow", "Project", "Queue", "Retries", "__version__", "fire"]
+__all__ = ["Limits", "Mode", "NewTask", "NotNow", "Project", "Queue", "Retries", "__version__", "connect", "fire"]
 
 
 def __getattr__(name: str) -> Any:

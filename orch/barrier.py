@@ -68,6 +68,19 @@ class Gathered:
     left: list[str] = field(default_factory=list)
     stopped: bool = False
 
+    def note_end(self, mode: str, ending: str) -> None:
+        """A seat of a mode is over, and this is how its worker ended."""
+        if ending in _SOUND:
+            self.sound += 1
+        if ending.startswith(_BROKEN):
+            self.broken[mode] = ending.partition(": ")[2]
+        elif ending in WORKER_CAPS:
+            self.note_cut(ending)
+
+    def note_cut(self, cap: str) -> None:
+        """A cap has ended a worker."""
+        self.cut[cap] = self.cut.get(cap, 0) + 1
+
 
 @dataclass(slots=True)
 class Barrier:
@@ -193,12 +206,7 @@ class Barrier:
     def _seat_is_over(self, number: int, ending: str) -> None:
         self.waiting.pop(number, None)
         self.over.add(number)
-        if ending in _SOUND:
-            self.gathered.sound += 1
-        if ending.startswith(_BROKEN):
-            self.gathered.broken[self.seats[number].mode.name] = ending.partition(": ")[2]
-        elif ending in WORKER_CAPS:
-            self._count_cut(ending)
+        self.gathered.note_end(self.seats[number].mode.name, ending)
 
     def _bury_speechless(self, worker: Worker | None, answer: str) -> None:
         """A worker gave its seat up without being able to say so in the database: what it held crashes."""
@@ -253,7 +261,7 @@ class Barrier:
             self.queue.crash(task, reason, evidence=last_words(self.project, worker, task))
         bury(self.queue, self.project, worker, reason, reason, self.gathered.left)
         if reason in WORKER_CAPS:
-            self._count_cut(reason)
+            self.gathered.note_cut(reason)
         self.over.add(_number(worker))
         self._seat_again(worker)
 
@@ -312,9 +320,6 @@ class Barrier:
         while self.first in self.over:
             self.first += 1
         return self.queue.ledger.crew(self.fire.id, first=self.first)
-
-    def _count_cut(self, cap: str) -> None:
-        self.gathered.cut[cap] = self.gathered.cut.get(cap, 0) + 1
 
     def _count_moves(self) -> None:
         """Count what ended since the last look, so that a look costs the same in a long fire as in a short one."""

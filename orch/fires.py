@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from orch import budget, clock, deciders, notify, pool, processes, rollup as rollups, schedule, span_files
 from orch.barrier import Barrier, Gathered, Progress
@@ -30,6 +31,9 @@ from orch.rollup import Rollup
 from orch.seating import seats_of, snapshot
 from orch.vigil import unwatched
 from orch.worker import sit
+
+if TYPE_CHECKING:
+    from orch.runners import Hands
 
 
 @dataclass(slots=True)
@@ -50,11 +54,13 @@ def fire(
     slot: str | None = None,
     decide: Callback | None = None,
     report: Callable[[Progress], None] = lambda _: None,
+    hands: Hands | None = None,
 ) -> Fired:
     """Run one fire of a project. `report` is told of the progress, a few times a second.
 
-    A `slot` (see `due_slot`) is taken by the first fire that asks for it. `decide` is given a `Snapshot` and returns a
-    `Wish`, or the same as a mapping; without one the project's own decider is asked, or the built-in rule.
+    With `hands` no process is started: this one takes the seats. A `slot` (see `due_slot`) is taken by the first fire
+    that asks for it. `decide` is given a `Snapshot` and returns a `Wish`, or the same as a mapping; without one the
+    project's own decider is asked, or the built-in rule.
 
     `Held` when another fire runs or has the slot, `Refused` by the daily caps or when everything is paused; nothing was
     started then. `Stopped` when a signal ended it: what ran is given back, and the note is written all the same.
@@ -66,7 +72,7 @@ def fire(
         try:
             swept = _hygiene(queue, project, opened, exchange, report)
             plan = _decide(queue, project, opened, decide, report, signals)
-            gathered = _drain(queue, project, opened, plan, swept, exchange, report, signals)
+            gathered = _drain(queue, project, opened, plan, swept, exchange, report, signals, hands)
             report(Progress("rollup"))
             queue.ledger.stamp(opened.id, "rollup")
             # Known to this fire already: its note can say which tasks have had their last start.
@@ -218,6 +224,7 @@ def _drain(
     exchange: Exchange | None,
     report: Callable[[Progress], None],
     signals: _Signals,
+    hands: Hands | None,
 ) -> Gathered:
     """Fan out and wait. Without a seat no pool is started."""
     seats = seats_of(plan, project, fire=opened.id)
@@ -225,6 +232,12 @@ def _drain(
         return Gathered(stopped=signals.caught is not None)
     report(Progress("fan_out"))
     queue.ledger.stamp(opened.id, "fan_out")
+    if hands is not None:
+        from orch.runners import Shift  # here, as a fire from the command line needs none
+
+        queue.ledger.stamp(opened.id, "barrier")
+        shift = Shift(queue, project, opened, hands, stopping=lambda: signals.caught is not None)
+        return shift.take(seats, plan.planned, report)
     crew = pool.Crew(sit, len(seats), database=project.database, start_method=project.start_method)
     try:
         barrier = Barrier(queue, opened, project, exchange=exchange, swept=swept)

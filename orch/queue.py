@@ -11,13 +11,14 @@ import datetime
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from orch import backoff, clock, jsontext
 from orch.adding import add_all, add_one, resolve
 from orch.database import BUSY_TIMEOUT, Database
 from orch.errors import Conflict, NotFound
 from orch.legible import storable
+from orch.names import check_name
 from orch.records import Added, NewTask, Task
 from orch.states import OWNED, State
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 # Due tasks that one claim moves at the most, so that a claim stays short behind a million of them.
 PROMOTE_BATCH = 100
 _EVERYTHING = 2**62
+F = TypeVar("F", bound=Callable[..., Any])
 CANCELLED = "cancelled"
 # Where anything is known of a task.
 _TABLES = ("task", "event", "outcome", "payload", "dependency", "ask", "lineage", "kept_answer", "feedback",
@@ -49,6 +51,7 @@ class Queue:
     def __init__(self, database: Database, *, by: str = "library") -> None:
         self.database = database
         self.by = by
+        self.handlers: dict[str, tuple[Callable[[Task], Any], dict[str, Any]]] = {}
 
     # Verbs that share the queue's connection, each loaded when it is first asked for: adding a task needs none.
 
@@ -112,6 +115,20 @@ class Queue:
         from orch.database.sqlite import SQLite
 
         return cls(SQLite(path, create=create, durability=durability, busy_timeout=patience), by=by)
+
+    def work(self, mode: str, **limits: Any) -> Callable[[F], F]:
+        """Register the decorated function as how the tasks of `mode` are done by `orch.fire` from this queue.
+
+        It takes the task and returns what JSON can hold, as a function that ``orch.toml`` names. `limits` are those of
+        `orch.Mode`, such as ``timeout`` in seconds. Nothing of it is stored: it holds for this object.
+        """
+        check_name(mode)
+
+        def register(function: F) -> F:
+            self.handlers[mode] = (function, limits)
+            return function
+
+        return register
 
     def transaction(self, *, durable: bool = True) -> AbstractContextManager[None]:
         """Several verbs as one transaction; it holds the write lock from its beginning.

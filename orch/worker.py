@@ -81,19 +81,19 @@ def drain(
     *,
     worker: int | None,
     task_cap: int,
-    ends: float,
+    left: Callable[[], float],
     limits: Limits,
     fire: int | None = None,
     stopping: Callable[[], bool] = lambda: False,
     gate: Gate | None = None,
 ) -> Drained:
-    """Claim, do, mark, until `task_cap` tasks are handled, the clock is at `ends`, or the mode has nothing to claim.
+    """Claim, do, mark, until `task_cap` tasks are handled, no seconds are `left`, or the mode has nothing to claim.
 
     A `gate` may end it before a claim, when a budget is spent. A failure fails its task and the worker goes on. An
     answer that came too late is counted as lost.
     """
     handled = lost = put_off = 0
-    task = _first(queue.claim(mode.name, worker=worker, timeout=mode.timeout, until=_edge(ends), gate=gate))
+    task = _first(queue.claim(mode.name, worker=worker, timeout=mode.timeout, until=_edge(left()), gate=gate))
     while task is not None:
         outcome = _attempt(do, task)
         handled += 1
@@ -101,18 +101,18 @@ def drain(
         if isinstance(outcome, Later) and (outcome.everybody or put_off % LANE_PATIENCE == 0):
             # All of them say so: the rest of the mode is left alone until then.
             queue.put_off(mode.name, f"not now: {outcome.why}", _delay(outcome, limits))
-        more = handled < task_cap and clock.monotonic() < ends and not stopping()
+        more = handled < task_cap and left() > 0 and not stopping()
         with last_word:
             if isinstance(outcome, Done) and outcome.also is None and more:
                 kept, following = queue.finish_and_claim(
-                    task, outcome.result, outcome.evidence, timeout=mode.timeout, until=_edge(ends), gate=gate
+                    task, outcome.result, outcome.evidence, timeout=mode.timeout, until=_edge(left()), gate=gate
                 )
             else:
                 kept = settle(queue, task, outcome, mode=mode, limits=limits, fire=fire, only=handled == 1)
                 following = None
                 if more:
                     following = _first(
-                        queue.claim(mode.name, worker=worker, timeout=mode.timeout, until=_edge(ends), gate=gate)
+                        queue.claim(mode.name, worker=worker, timeout=mode.timeout, until=_edge(left()), gate=gate)
                     )
         if not kept and not queue.was_cancelled(task):
             lost += 1
@@ -125,7 +125,7 @@ def drain(
         return Drained(handled, lost, gate.hit)
     if handled >= task_cap:
         return Drained(handled, lost, "task_cap")
-    return Drained(handled, lost, "wall_clock" if clock.monotonic() >= ends else "empty")
+    return Drained(handled, lost, "wall_clock" if left() <= 0 else "empty")
 
 
 def settle(
@@ -191,9 +191,9 @@ def cut_by(task: Task, mode: Mode | None) -> str:
     return "wall_clock" if limit is None or (task.allotted or 0) < limit - _SKEW else "timeout"
 
 
-def _edge(ends: float) -> str:
+def _edge(left: float) -> str:
     """The stamp of a worker's wall clock, as the clock says now: it may have been set meanwhile."""
-    return clock.stamp(clock.after(clock.now(), ends - clock.monotonic()))
+    return clock.stamp(clock.after(clock.now(), left))
 
 
 def sit(seat: Seat) -> str:
@@ -201,7 +201,7 @@ def sit(seat: Seat) -> str:
     try:
         return _sit(seat)
     except BaseException as error:
-        return _broken(error)
+        return broken(error)
 
 
 def _sit(seat: Seat) -> str:
@@ -221,6 +221,10 @@ def _sit(seat: Seat) -> str:
     _mark_environment(seat, worker)
     _speak_utf8()
     pulse = _Pulse(seat, worker)
+
+    def left() -> float:
+        return seat.ends - clock.monotonic()
+
     try:
         bench = Bench(
             database=seat.database,
@@ -232,7 +236,7 @@ def _sit(seat: Seat) -> str:
             roles=seat.roles,
             cut=_Cut(queue, signals, seat),
             queue=queue,
-            edge=lambda: _edge(seat.ends),
+            edge=lambda: _edge(left()),
             judge=seat.judge,
             root=seat.root,
             python_path=seat.python_path,
@@ -247,14 +251,14 @@ def _sit(seat: Seat) -> str:
             pulse.around(do),
             worker=worker,
             task_cap=seat.task_cap,
-            ends=seat.ends,
+            left=left,
             limits=seat.limits,
             fire=seat.fire if seat.holds else None,
             stopping=lambda: signals.stopping,
-            gate=_gate(queue, seat),
+            gate=gate_of(queue, seat),
         ).ending
     except BaseException as error:
-        ending = _broken(error)
+        ending = broken(error)
     finally:
         pulse.stop()
         signals.restore()
@@ -265,7 +269,7 @@ def _sit(seat: Seat) -> str:
     return ending
 
 
-def _broken(error: BaseException) -> str:
+def broken(error: BaseException) -> str:
     """How a worker ends that cannot go on, in words."""
     kind = NO_STORAGE if isinstance(error, StorageError | Busy) else "broken: "
     return f"{kind}{error if isinstance(error, OrchError) else error_text(error)}"
@@ -276,7 +280,7 @@ def put_back(queue: Queue, task: Task, why: str, limits: Limits, fire: int | Non
     return queue.release(task, why, delay=limits.not_now_delay, fire=fire)
 
 
-def _gate(queue: Queue, seat: Seat) -> Gate | None:
+def gate_of(queue: Queue, seat: Seat) -> Gate | None:
     """What judges this worker's claims by the budgets; None where none is set, so that nobody else pays for it."""
     if not seat.limits.budgeted:
         return None

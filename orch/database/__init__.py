@@ -16,6 +16,9 @@ Row = tuple[Any, ...]
 # Seconds for which a lock of others is waited for.
 BUSY_TIMEOUT = 30.0
 
+# The name of a database that is in no file and ends with its connection.
+MEMORY = ":memory:"
+
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "sql")
 
 

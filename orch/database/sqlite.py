@@ -14,7 +14,7 @@ from typing import Any
 import apsw
 
 from orch import clock, files
-from orch.database import BUSY_TIMEOUT, Row, migrations, statement
+from orch.database import BUSY_TIMEOUT, MEMORY, Row, migrations, statement
 from orch.errors import Busy, Conflict, NotFound, OrchError, SchemaError, StorageError
 
 # "orch" in ASCII, so that the file can be told from any other SQLite file.
@@ -48,7 +48,7 @@ def linked() -> str:
 
 
 class SQLite:
-    """One WAL-mode database file. See `orch.database.Database` for the four methods.
+    """One WAL-mode database file, or a database in memory. See `orch.database.Database` for the four methods.
 
     `durability` says which commits are on the disk when they return: ``adds`` those that promise something to somebody
     (a task added, a note stored), ``full`` all, ``normal`` none but what a checkpoint carries. The file is whole after
@@ -58,14 +58,14 @@ class SQLite:
     def __init__(
         self, path: str, *, create: bool = False, durability: str = "adds", busy_timeout: float = BUSY_TIMEOUT
     ) -> None:
-        self.path = os.path.abspath(path)
+        self.path = path if path == MEMORY else os.path.abspath(path)
         self._durability = durability
         self._busy_timeout = busy_timeout
         self._busy_since = 0.0
         self._restart_at = _RESTART_PAGES
         self._depth = 0
         self._generation = _generation
-        if not _is_there(self.path):
+        if path != MEMORY and not _is_there(self.path):
             if not create:
                 raise NotFound(f"no queue at {self.path}: 'orch init' makes one, and so does the first 'orch add'")
             _touch_privately(self.path)

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from orch import clock, jsontext
@@ -37,7 +37,8 @@ class Bench:
 
     ``roles`` are those that an agent's answer may name, ``judge`` the mode that judges answers here (None: nobody).
     ``cut`` gives a reason to end the command that runs for a task, or None; ``edge`` is the stamp of the worker's wall
-    clock. The queue is the worker's own connection. Below ``root`` an agent may leave its answer as a file.
+    clock. The queue is the worker's own connection. Below ``root`` an agent may leave its answer as a file. Commands
+    find the ``marks`` in their environment. Where the process is ``alone`` it has no children but theirs.
     """
 
     database: str
@@ -53,6 +54,8 @@ class Bench:
     judge: Mode | None = None
     root: str | None = None
     python_path: tuple[str, ...] = ()
+    marks: Mapping[str, str] = field(default_factory=dict)
+    alone: bool = True
 
 
 def labour(mode: Mode, bench: Bench) -> Labour:
@@ -61,7 +64,7 @@ def labour(mode: Mode, bench: Bench) -> Labour:
         return _function_labour(mode, bench)
     desk = _Desk(bench)
     # Read once: a copy of the environment for every command would cost as much as the claim.
-    inherited = dict(os.environ)
+    inherited = {**os.environ, **bench.marks}
     if mode.agent is not None:
         _check_agent(mode, bench, inherited)
         return lambda task: _run_agent(mode, bench, inherited, desk, task)
@@ -262,7 +265,7 @@ def _as_agent(
             grace=bench.limits.grace_sec,
             cut=lambda: bench.cut(claim),
             began=lambda leader: desk.slate.write(claim, leader),
-            alone=True,
+            alone=bench.alone,
         )
         desk.clear()
         return ran
@@ -301,7 +304,7 @@ def _run_command(mode: Mode, bench: Bench, inherited: dict[str, str], desk: _Des
             grace=bench.limits.grace_sec,
             cut=lambda: bench.cut(task),
             began=lambda leader: desk.slate.write(task, leader),
-            alone=True,
+            alone=bench.alone,
         )
     except (command.CannotRun, UsageError) as error:
         return Failed(str(error))
