@@ -271,6 +271,14 @@ def test_tasks_may_import_the_whole_standard_library(place: Place) -> None:
     assert json.loads(place.result(1)) == {}
 
 
+def test_it_brings_public_authorities_and_none_of_the_machine_that_built_it(place: Place) -> None:
+    place.orch("--version")
+    [brought] = place.cache.rglob("certs.pem")
+    assert brought.read_bytes().count(b"BEGIN CERTIFICATE") > 50
+    here = os.environ.get("SSL_CERT_FILE", "")
+    assert not (os.path.isfile(here) and Path(here).read_bytes() == brought.read_bytes())
+
+
 def test_functions_may_use_multiprocessing_in_every_way(place: Place) -> None:
     place.orch("init")
     place.settings()
