@@ -173,6 +173,8 @@ class Crew:
         # A Ctrl-C is told to the fire alone, and not to what it is just starting.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
+            if self._context.get_start_method() == "forkserver":
+                _sign_room()
             self._pools.append(self._context.Pool(size, _begin, (before, processes.myself(), self._database)))
         except (OSError, EOFError) as error:
             ask = "is /dev/shm mounted, and are processes allowed?"
@@ -182,8 +184,6 @@ class Crew:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _restore(before)
-        if self._context.get_start_method() == "forkserver":
-            _sign_room()
         self._note_children()
         if kin.adopts():
             # What serves the pools themselves: begun with the first of them, and used by all that follow.
@@ -198,7 +198,7 @@ class Crew:
 
 
 def _sign_room() -> None:
-    """Write down whose this process's folder for temporary files is."""
+    """Write down whose this process's folder for temporary files is, before anything is in it."""
     from multiprocessing import util
 
     path = os.path.join(util.get_temp_dir(), _OWNER)

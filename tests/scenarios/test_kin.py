@@ -452,6 +452,18 @@ def test_a_killed_fire_leaves_nothing_in_the_folder_for_temporary_files_after_th
     assert list(temporary.iterdir()) == [strange]
 
 
+def test_a_fire_that_is_killed_while_it_starts_its_workers_leaves_nothing_there_either(
+    world: World, temporary: Path
+) -> None:
+    world.orch("add", "ok")
+    fire = world.start("fire", env={**os.environ, "TMPDIR": str(temporary)})
+    eventually(lambda: list(temporary.glob("pymp-*/listener-*")), "the socket")
+    fire.kill()
+    fire.wait()
+    world.orch("sweep", env={"TMPDIR": str(temporary)})
+    assert list(temporary.iterdir()) == []
+
+
 def test_a_fire_that_ends_leaves_nothing_in_the_folder_for_temporary_files(world: World, temporary: Path) -> None:
     world.orch("add", "ok")
     world.orch("fire", env={"TMPDIR": str(temporary)})
