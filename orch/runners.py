@@ -21,7 +21,7 @@ from orch.queue import Queue
 from orch.records import Task
 from orch.states import State
 from orch.work import Bench, Labour, function
-from orch.worker import Seat, broken, drain, gate_of
+from orch.worker import NO_STORAGE, Seat, broken, drain, gate_of, put_back
 
 
 class Died(function.Stop):
@@ -78,7 +78,7 @@ class Shift:
 
     def _all(self, seats: Sequence[Seat]) -> Iterable[_Left]:
         if self.hands.runner == "inline":
-            return (self._sit(seat, self.queue) for seat in seats)
+            return (self._sit(seat, self.queue) for seat in seats if not self.stopping())
         if getattr(self.queue.database, "path", None) == MEMORY:
             raise UsageError("threads cannot share a queue in memory: use runner='inline', or a queue in a file")
         from concurrent.futures import ThreadPoolExecutor
@@ -123,11 +123,13 @@ class Shift:
             ending = broken(error)
         queue.by = by
         for task in queue.owned(worker):
-            if held is None:
-                queue.crash(task, "the worker broke", error=ending)
-            else:
+            if held is not None:
                 held.append(task.id)
                 queue.crash(task, f"the worker died ({ending.removeprefix('missing: ')})")
+            elif ending.startswith(NO_STORAGE):
+                put_back(queue, task, ending, seat.limits, seat.fire)
+            else:
+                queue.crash(task, "the worker broke", error=ending)
         queue.ledger.retire(worker, ending)
         return _Left(seat, worker, ending, held)
 

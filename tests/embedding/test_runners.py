@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from freezegun import freeze_time
 
 import orch
 from orch import Limits, Mode, NotNow, Project, Queue, Retries, hygiene
-from orch.errors import Refused, UsageError
+from orch.errors import Refused, Stopped, UsageError
 from orch.records import Task
 from orch.runners import Died
 from orch.work import Labour
@@ -219,3 +220,14 @@ def test_a_sweep_in_the_middle_of_a_task_ends_nobody_who_works_in_this_process(t
         queue.add("long")
         orch.fire(queue, project, work={"long": long}, runner="inline", limits=Limits(wall_clock_minutes=600))
         assert queue.attempts(1)[0].result == '"0 0"'
+
+
+def test_a_fire_that_is_asked_to_stop_ends_after_the_task_at_hand(jobs: Queue) -> None:
+    def stop(task: Task) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    for _ in range(4):
+        jobs.add("stop")
+    with pytest.raises(Stopped, match="SIGTERM"):
+        orch.fire(jobs, work={"stop": stop}, runner="inline", limits=Limits(max_pool=2))
+    assert [task.state for task in sorted(jobs.tasks(), key=lambda task: task.id)] == ["done", *["incoming"] * 3]
