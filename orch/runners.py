@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from orch import clock, kin, processes, work
+from orch import clock, kin, work
 from orch.barrier import Gathered, Progress
 from orch.database import MEMORY
 from orch.errors import UsageError
@@ -21,7 +21,7 @@ from orch.queue import Queue
 from orch.records import Task
 from orch.states import State
 from orch.work import Bench, Labour, function
-from orch.worker import NO_STORAGE, Seat, broken, drain, gate_of, put_back
+from orch.worker import NO_STORAGE, Seat, broken, drain, enrol, gate_of, put_back
 
 
 class Died(function.Stop):
@@ -93,14 +93,7 @@ class Shift:
 
     def _sit(self, seat: Seat, queue: Queue) -> _Left:
         """Enrol, drain, retire, as a worker process does."""
-        worker = queue.ledger.enrol(
-            processes.myself(),
-            fire=seat.fire,
-            seat=seat.number,
-            mode=seat.mode.name,
-            task_cap=seat.task_cap,
-            until=seat.until,
-        )
+        worker = enrol(queue, seat)
         assert worker is not None, "seats are given once"
         held: list[int] | None = None
         by, queue.by = queue.by, f"w{worker}"

@@ -207,14 +207,7 @@ def sit(seat: Seat) -> str:
 def _sit(seat: Seat) -> str:
     signals = _Signals()
     queue = Queue.open(seat.database, durability=seat.durability)
-    worker = queue.ledger.enrol(
-        processes.myself(),
-        fire=seat.fire,
-        seat=seat.number,
-        mode=seat.mode.name,
-        task_cap=seat.task_cap,
-        until=seat.until,
-    )
+    worker = enrol(queue, seat)
     if worker is None:
         return "taken"
     queue.by = f"w{worker}"
@@ -267,6 +260,18 @@ def _sit(seat: Seat) -> str:
         # Whoever asked waits for the process, not for its seat.
         os._exit(0)
     return ending
+
+
+def enrol(queue: Queue, seat: Seat) -> int | None:
+    """This process takes a seat: the id of its worker, or None where another one has it."""
+    return queue.ledger.enrol(
+        processes.myself(),
+        fire=seat.fire,
+        seat=seat.number,
+        mode=seat.mode.name,
+        task_cap=seat.task_cap,
+        until=seat.until,
+    )
 
 
 def broken(error: BaseException) -> str:
