@@ -72,7 +72,7 @@ unpack() {
 case ${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}} in
     /*) start "${XDG_CACHE_HOME:-$HOME/.cache}/orch" "$@" ;;
 esac
-user=$(id -u)
+user=$(id -u 2>/dev/null)
 start "/var/tmp/orch-$user" "$@"
 start "${TMPDIR:-/tmp}/orch-$user" "$@"
 printf 'orch: it can be unpacked nowhere: give it a folder of your own with ORCH_CACHE_DIR=/path. Tried:%s\n' "$tried" >&2

@@ -172,6 +172,14 @@ def test_a_damaged_file_and_nowhere_to_go_are_told_of_with_73(made: Made) -> Non
     assert made.unpacked == []
 
 
+def test_without_any_program_to_unpack_by_it_is_one_message_and_afterwards_none_is_needed(made: Made) -> None:
+    ran = made("x", PATH="/nowhere", TMPDIR="/proc/no")
+    assert (ran.returncode, ran.stdout) == (73, "")
+    assert ran.stderr.startswith("orch: it can be unpacked nowhere")
+    assert made("exit", "0").returncode == 0
+    assert made("exit", "7", PATH="/nowhere").returncode == 7
+
+
 def test_a_program_that_cannot_run_there_is_not_left_there(build: ModuleType, tmp_path: Path) -> None:
     made = Made(build, tmp_path, "#!/bin/sh\necho needs a newer system >&2\nexit 1\n")
     made.path.write_bytes(made.path.read_bytes().replace(b"/var/tmp", b"/proc/no"))
