@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
-from orch import clock
+from orch import clock, program
 
 if TYPE_CHECKING:
     from inotify_simple import INotify
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 # Without the system's help; and with it, as a net below it.
 _POLL = 0.1
 _NET = 1.0
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Changes:
@@ -70,7 +69,7 @@ class Changes:
     def __enter__(self) -> Changes:
         if threading.current_thread() is threading.main_thread():
             rousing = (signal.SIGUSR1,) if self._rouse else ()
-            for signum in (*_ENDING, signal.SIGWINCH, *rousing):
+            for signum in (*program.stop_signals(), signal.SIGWINCH, *rousing):
                 self._before[signum] = signal.signal(signum, self._catch)
             signal.set_wakeup_fd(self._rope.fileno(), warn_on_full_buffer=False)
         return self

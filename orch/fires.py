@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from orch import budget, clock, deciders, notify, pool, processes, rollup as rollups, schedule, span_files
+from orch import budget, clock, deciders, notify, pool, processes, program, rollup as rollups, schedule, span_files
 from orch.barrier import Barrier, Gathered, Progress
 from orch.deciders import Callback
 from orch.errors import Held, OrchError, Refused, Stopped, UsageError
@@ -357,7 +357,7 @@ class _Signals:
 
     def __enter__(self) -> _Signals:
         if threading.current_thread() is threading.main_thread():
-            for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            for signum in program.stop_signals():
                 self._before[signum] = signal.signal(signum, self._catch)
         return self
 

@@ -33,6 +33,12 @@ def hear_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def stop_signals() -> list[signal.Signals]:
+    """The signals that ask this process to stop; a hang-up is none where it is ignored, as nohup has it."""
+    nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [signal.SIGTERM, signal.SIGINT, *([] if nohup else [signal.SIGHUP])]
+
+
 def words() -> list[str]:
     """The words by which this very program can be started again from anywhere."""
     import shutil  # here, as every worker loads this module and none needs that

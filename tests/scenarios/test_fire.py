@@ -426,13 +426,25 @@ def test_a_fire_under_cron_is_silent_and_survives_its_poor_environment(world: Wo
 # Signals
 
 
+@pytest.mark.parametrize("words", [["fire"], ["poll"]])
+def test_under_nohup_it_goes_on_when_its_terminal_is_gone(world: World, words: list[str]) -> None:
+    world.orch("add", "--cmd", "--", "sh", "-c", "echo >> ran; while [ ! -e go ]; do sleep 0.01; done")
+    fire = world.start(*words, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    eventually(lambda: world.lines("ran"), "the task's start")
+    fire.send_signal(signal.SIGHUP)
+    (world.folder / "go").touch()
+    assert fire.wait(60) == 0
+    assert world.states() == {1: "done"}
+
+
 @pytest.mark.parametrize(
     "signum", [signal.SIGTERM, *(pytest.param(each, marks=pytest.mark.full) for each in (signal.SIGINT, signal.SIGHUP))]
 )
 def test_a_fire_that_is_asked_to_stop_gives_back_what_runs_and_writes_its_note(world: World, signum: int) -> None:
     world.orch("add", "wait_for", "file=never")
     world.orch("add", "--cmd", "--", "sh", "-c", "echo >> ran; exec sleep 1003")
-    fire = world.start("fire")
+    # These tests may themselves be run under nohup.
+    fire = world.start("fire", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
     eventually(lambda: len(world.lines("ran")) == 2, "both tasks' start")
     fire.send_signal(signum)
     assert fire.wait(60) == 128 + signum
