@@ -40,7 +40,10 @@ def flee(world: World, number: int) -> subprocess.Popen[bytes]:
 
 def is_gone(process: psutil.Process) -> bool:
     """Whether it has ended, though nobody may have collected it."""
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def test_at_a_timeout_nobody_gets_away(world: World) -> None:
