@@ -79,17 +79,20 @@ def fire(
         hands = Hands(runner, {name: function for name, (function, _) in handlers.items()}, wrap or (lambda do: do))
     elif wrap is not None:
         raise UsageError("the runner 'pool' does its tasks in other processes, where 'wrap' cannot reach: use 'inline'")
-    in_memory = getattr(queue.database, "path", "") == MEMORY
-    if in_memory and runner != "inline":
+    if _path(queue) == MEMORY and runner != "inline":
         raise UsageError(f"nobody else sees a queue in memory: with the runner {runner!r} it has to be in a file")
     return fires.fire(queue, project, slot=slot, decide=decide, report=report, hands=hands)
 
 
 def _project(queue: Queue) -> Project:
     """A project for a queue that has none: nothing is written but its database and what commands print."""
-    path = str(getattr(queue.database, "path", MEMORY))
+    path = _path(queue)
     state = os.path.join(tempfile.gettempdir(), f"orch-{os.getpid()}") if path == MEMORY else f"{path}.files"
     return Project(database=path, folder=os.getcwd(), state=state, modes={}, sinks=())
+
+
+def _path(queue: Queue) -> str:
+    return str(getattr(queue.database, "path", MEMORY))
 
 
 def _importable(function: Callable[..., Any], mode: str) -> str:

@@ -236,7 +236,7 @@ def _drain(
         from orch.runners import Shift  # here, as a fire from the command line needs none
 
         queue.ledger.stamp(opened.id, "barrier")
-        shift = Shift(queue, project, opened, hands, stopping=lambda: signals.caught is not None)
+        shift = Shift(queue, opened, hands, stopping=lambda: signals.caught is not None)
         return shift.take(seats, plan.planned, report)
     crew = pool.Crew(sit, len(seats), database=project.database, start_method=project.start_method)
     try:

@@ -12,16 +12,13 @@ from typing import Any
 
 from orch import clock, kin, work
 from orch.barrier import Gathered, Progress
-from orch.database import MEMORY
-from orch.errors import UsageError
 from orch.fire_records import Fire
 from orch.outcomes import Cut, Outcome
-from orch.project import Project
 from orch.queue import Queue
 from orch.records import Task
 from orch.states import State
-from orch.work import Bench, Labour, function
-from orch.worker import NO_STORAGE, Seat, broken, drain, enrol, gate_of, put_back
+from orch.work import Labour, function
+from orch.worker import NO_STORAGE, Seat, bench_of, broken, drain, enrol, gate_of, put_back
 
 
 class Died(function.Stop):
@@ -55,7 +52,6 @@ class Shift:
     """The seats of one fire in this process: `take` sits down in all of them and tells what became of them."""
 
     queue: Queue
-    project: Project
     fire: Fire
     hands: Hands
     stopping: Callable[[], bool]
@@ -79,8 +75,6 @@ class Shift:
     def _all(self, seats: Sequence[Seat]) -> Iterable[_Left]:
         if self.hands.runner == "inline":
             return (self._sit(seat, self.queue) for seat in seats if not self.stopping())
-        if getattr(self.queue.database, "path", None) == MEMORY:
-            raise UsageError("threads cannot share a queue in memory: use runner='inline', or a queue in a file")
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(len(seats), thread_name_prefix="orch") as threads:
@@ -134,27 +128,16 @@ class Shift:
         if found is not None:
             called = found
             return lambda task: function.call(called, task)
-        marks = {"ORCH_WORKER": str(worker), "ORCH_FIRE": str(seat.fire), kin.DATABASE_MARK: seat.database}
-        return work.labour(
-            seat.mode,
-            Bench(
-                database=seat.database,
-                project=seat.project,
-                state=seat.state,
-                worker=worker,
-                fire=seat.fire,
-                limits=seat.limits,
-                roles=seat.roles,
-                cut=lambda _: "stopped" if self.stopping() else None,
-                queue=queue,
-                edge=lambda: seat.until,
-                judge=seat.judge,
-                root=seat.root,
-                python_path=seat.python_path,
-                marks=marks,
-                alone=False,
-            ),
+        bench = bench_of(
+            seat,
+            queue,
+            worker,
+            cut=lambda _: "stopped" if self.stopping() else None,
+            edge=lambda: seat.until,
+            marks={"ORCH_WORKER": str(worker), "ORCH_FIRE": str(seat.fire), kin.DATABASE_MARK: seat.database},
+            alone=False,
         )
+        return work.labour(seat.mode, bench)
 
     def _note(self, left: _Left) -> None:
         mode = left.seat.mode.name

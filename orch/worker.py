@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType
 
@@ -219,21 +219,7 @@ def _sit(seat: Seat) -> str:
         return seat.ends - clock.monotonic()
 
     try:
-        bench = Bench(
-            database=seat.database,
-            project=seat.project,
-            state=seat.state,
-            worker=worker,
-            fire=seat.fire,
-            limits=seat.limits,
-            roles=seat.roles,
-            cut=_Cut(queue, signals, seat),
-            queue=queue,
-            edge=lambda: _edge(left()),
-            judge=seat.judge,
-            root=seat.root,
-            python_path=seat.python_path,
-        )
+        bench = bench_of(seat, queue, worker, cut=_Cut(queue, signals, seat), edge=lambda: _edge(left()))
         do = work.labour(seat.mode, bench)
         if seat.mode.function is not None:
             do = signals.around(do)
@@ -271,6 +257,36 @@ def enrol(queue: Queue, seat: Seat) -> int | None:
         mode=seat.mode.name,
         task_cap=seat.task_cap,
         until=seat.until,
+    )
+
+
+def bench_of(
+    seat: Seat,
+    queue: Queue,
+    worker: int,
+    *,
+    cut: Callable[[Task], str | None],
+    edge: Callable[[], str],
+    marks: Mapping[str, str] | None = None,
+    alone: bool = True,
+) -> Bench:
+    """Where the worker of a seat works."""
+    return Bench(
+        database=seat.database,
+        project=seat.project,
+        state=seat.state,
+        worker=worker,
+        fire=seat.fire,
+        limits=seat.limits,
+        roles=seat.roles,
+        cut=cut,
+        queue=queue,
+        edge=edge,
+        judge=seat.judge,
+        root=seat.root,
+        python_path=seat.python_path,
+        marks=marks or {},
+        alone=alone,
     )
 
 
