@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
 import pytest
 
 # Models that are first defined while time is frozen are broken for good.
@@ -83,6 +84,14 @@ def eventually(condition: Callable[[], T], what: str = "the condition", limit: f
         if time.monotonic() > deadline:
             raise AssertionError(f"{what} did not come true within {limit:g} s")
         time.sleep(0.01)
+
+
+def is_gone(process: psutil.Process) -> bool:
+    """Whether it has ended, though nobody may have collected it."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 class World:

@@ -23,7 +23,7 @@ from orch.project import Project
 from orch.queue import Queue
 from orch.rollup import Rollup
 from orch.settings import load
-from tests.conftest import World, eventually
+from tests.conftest import World, eventually, is_gone
 from tests.scenarios.test_agents import SCRIPTED, delegate
 
 PRICED = {"do": "{'metrics': {'tokens': 70, 'cost_usd': 0.1}}"}
@@ -378,9 +378,7 @@ def test_the_spans_of_a_fire_that_died_are_written_by_the_sweep_that_closes_it(w
     family = psutil.Process(fire.pid).children(recursive=True)
     fire.kill()
     fire.wait()
-    eventually(
-        lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in family), "the workers' end"
-    )
+    eventually(lambda: all(is_gone(process) for process in family), "the workers' end")
     folder = world.folder / ".orch" / "spans"
     assert not folder.exists()
     orch(world, "sweep", "-q")

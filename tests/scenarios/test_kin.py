@@ -19,7 +19,7 @@ from orch.fire_records import Process
 from orch.outcomes import Evidence
 from orch.queue import Queue
 from orch.rollup import body, collect
-from tests.conftest import World, eventually
+from tests.conftest import World, eventually, is_gone
 from tests.scenarios.test_fire import notes, running
 from tests.scenarios.test_recovery import kill, workers_of
 
@@ -36,14 +36,6 @@ def flee(world: World, number: int) -> subprocess.Popen[bytes]:
     fire = world.start("fire")
     eventually(lambda: len(running(f"sleep {number}")) == 6, "everybody's start")
     return fire
-
-
-def is_gone(process: psutil.Process) -> bool:
-    """Whether it has ended, though nobody may have collected it."""
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def test_at_a_timeout_nobody_gets_away(world: World) -> None:

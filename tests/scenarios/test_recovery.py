@@ -18,7 +18,7 @@ from orch.hygiene import look, sweep
 from orch.limits import Limits, Retries
 from orch.project import Project
 from orch.queue import Queue
-from tests.conftest import World, eventually
+from tests.conftest import World, eventually, is_gone
 from tests.scenarios.test_fire import notes, running
 
 
@@ -54,9 +54,7 @@ def test_when_the_fire_is_killed_its_workers_end_and_the_next_fire_tells_both_st
     family = workers_of(fire)
     fire.kill()
     fire.wait()
-    eventually(
-        lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in family), "the workers' end"
-    )
+    eventually(lambda: all(is_gone(process) for process in family), "the workers' end")
     (world.folder / "go").touch()
     world.orch("fire")
     assert set(world.states().values()) == {"done"}
