@@ -5,21 +5,55 @@ A moment is an aware UTC `datetime` in Python and a fixed-width text in the data
 
 from __future__ import annotations
 
+import contextlib
 import datetime as _datetime
 import re
 import time
+from collections.abc import Callable, Iterator
 
 from orch.errors import UsageError
 
 UTC = _datetime.UTC
 
 _EPOCH = _datetime.datetime(1970, 1, 1, tzinfo=UTC)
-_BOOT: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+# By its number, which nobody freezes: who waits for a limit waits in the machine's own time.
+_STEADY: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_given: Callable[[], _datetime.datetime] | None = None
 
 
 def now() -> _datetime.datetime:
     """This moment, in UTC."""
-    return _datetime.datetime.now(UTC)
+    return _datetime.datetime.now(UTC) if _given is None else _asked(_given)
+
+
+@contextlib.contextmanager
+def use_clock(now: Callable[[], _datetime.datetime]) -> Iterator[None]:
+    """Within the block the present moment is what `now` returns, an aware `datetime`; in every thread of this process.
+
+    All that is stored and judged follows it: caps of the day, due times, backoff, timeouts, stale claims, the schedule
+    and the watchdog. How long this process itself waits does not: a clock that stands still keeps nobody waiting for
+    ever. Worker processes have the machine's clock, so that a fire over them is refused. `UsageError` when the clock
+    says anything else than a moment with a time zone.
+    """
+    global _given
+    _asked(now)
+    before, _given = _given, now
+    try:
+        yield
+    finally:
+        _given = before
+
+
+def is_given() -> bool:
+    """Whether the present moment is somebody's own, which no other process knows."""
+    return _given is not None
+
+
+def _asked(given: Callable[[], _datetime.datetime]) -> _datetime.datetime:
+    moment = given()
+    if not isinstance(moment, _datetime.datetime) or moment.tzinfo is None:
+        raise UsageError(f"a clock has to return a datetime with a time zone: it returned {moment!r}")
+    return moment.astimezone(UTC)
 
 
 def stamp(moment: _datetime.datetime) -> str:
@@ -57,7 +91,7 @@ def monotonic() -> float:
 
     Where the system has such a clock, time asleep counts: it is that since boot.
     """
-    return time.clock_gettime(_BOOT) if _BOOT is not None else time.monotonic()
+    return time.clock_gettime(_STEADY)
 
 
 def sleep(seconds: float) -> None:

@@ -1,34 +1,46 @@
-"""The face for programs: a queue by its path, and fires over work that is registered in code."""
+"""The face for programs: a queue by its path, and what the command line does with it, over work registered in code.
+
+Every function takes the queue and, where one is there, its `Project`; without one a project is made for the queue, with
+the modes that `Queue.work` has registered, without a settings file and without sinks. What a function needs is loaded
+when it is called: a program that only adds tasks pays for no fire.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from orch import fires
-from orch.barrier import Progress
+from orch import files
 from orch.database import MEMORY
-from orch.deciders import Callback
 from orch.errors import UsageError
-from orch.fires import Fired
-from orch.limits import Limits
 from orch.modes import Mode
 from orch.names import check_name
 from orch.place import locate
 from orch.project import Project
 from orch.queue import Queue
-from orch.records import Task
-from orch.runners import Hands
-from orch.work import Labour
+
+if TYPE_CHECKING:
+    from orch.barrier import Progress
+    from orch.deciders import Callback
+    from orch.fires import Between, Fired
+    from orch.house import Pruned
+    from orch.limits import Limits
+    from orch.records import Added, Task
+    from orch.seating import Rehearsal
+    from orch.standing import Standing
+    from orch.stops import Cancelled
+    from orch.watchdog import Watched
+    from orch.work import Labour
 
 RUNNERS = ("pool", "inline", "threads")
 
 
-def connect(path: str | None = None, *, create: bool = True) -> Queue:
+def connect(path: str | os.PathLike[str] | None = None, *, create: bool = True) -> Queue:
     """Open a queue: the file `path`, made if it is missing and `create` says so, or ``":memory:"`` for one in no file.
 
     Without a path it is the queue of the project that the working folder lies in, as for the command line. `NotFound`
@@ -37,7 +49,42 @@ def connect(path: str | None = None, *, create: bool = True) -> Queue:
     if path is not None:
         return Queue.open(path, create=create)
     place = locate()
+    if create:
+        files.make_private_folder(os.path.dirname(place.database))
     return Queue.open(place.database, create=create, durability=place.durability)
+
+
+@contextlib.contextmanager
+def temporary() -> Iterator[Queue]:
+    """A new queue in a file of its own, for as long as the block lasts: any runner and any command can work on it."""
+    with tempfile.TemporaryDirectory(prefix="orch-") as folder, connect(os.path.join(folder, "orch.db")) as queue:
+        yield queue
+
+
+def load_project(config: str | None = None, *, database: str | None = None) -> Project:
+    """The project of a settings file, checked; without one it is found as the command line finds it.
+
+    `database` names another queue than the project's own. `NotFound` when there is none, `UsageError` names what is
+    wrong in the file.
+    """
+    from orch.settings import load
+
+    return load(locate(database, config))
+
+
+def project_of(queue: Queue, project: Project | None = None) -> Project:
+    """The project that functions work with which are given none, or this one with what `Queue.work` has registered.
+
+    It has no settings file and no sinks; ``dataclasses.replace(orch.project_of(queue), sinks=["file:notes.md"])`` is
+    one with a sink. `UsageError` when the `project` is that of another queue.
+    """
+    path = _path(queue)
+    if project is None:
+        state = os.path.join(tempfile.gettempdir(), f"orch-{os.getpid()}") if path == MEMORY else f"{path}.files"
+        project = Project(database=path, folder=os.getcwd(), state=state, modes={}, sinks=())
+    elif path != MEMORY and os.path.realpath(path) != project.database:
+        raise UsageError(f"the queue is {path}, and the project has another one: {project.database}")
+    return _with_work(project, queue.handlers)
 
 
 def fire(
@@ -55,8 +102,9 @@ def fire(
     """Run one fire: hygiene, decide, fan out, wait, one note.
 
     Its modes are those of the `project`, those that `Queue.work` has registered, and the functions in `work` by their
-    modes; the later beat the earlier. Without a project one is made for the queue, without a settings file and without
-    sinks; `limits` beat those of the project.
+    modes; the later stand in for the earlier, within the same limits. `limits` beat those of the project. A `slot` is
+    taken by the first fire that asks for it. `decide` is given a `Snapshot` and returns a `Wish`; without it the
+    project's decider is asked, or the built-in rule. `report` is told of the progress.
 
     The `runner` is ``"pool"``: worker processes, which import their functions; ``"inline"``: this process, one task
     after the other, in order; or ``"threads"``: threads of this process, each with a connection of its own. The last
@@ -66,46 +114,164 @@ def fire(
     `Held` when another fire runs or has the `slot`, `Refused` by a cap of the day, `UsageError` when the runner cannot
     do that work; nothing was started then. `Stopped` when a signal ended it.
     """
+    from orch import fires
+    from orch.runners import Hands
+
     if runner not in RUNNERS:
         raise UsageError(f"runner {runner!r} is not one of {', '.join(RUNNERS)}")
-    handlers = {**queue.handlers, **{name: (function, {}) for name, function in (work or {}).items()}}
-    modes = {check_name(name): Mode(name, **own) for name, (_, own) in handlers.items()}
-    if runner == "pool":
-        modes = {name: replace(mode, function=_importable(handlers[name][0], name)) for name, mode in modes.items()}
-    project = _project(queue) if project is None else project
-    project = replace(project, modes={**project.modes, **modes}, limits=limits or project.limits)
+    work = work or {}
     hands = None
     if runner != "pool":
-        hands = Hands(runner, {name: function for name, (function, _) in handlers.items()}, wrap or (lambda do: do))
+        hands = Hands(runner, _functions(queue, work), wrap or (lambda do: do))
     elif wrap is not None:
         raise UsageError("the runner 'pool' does its tasks in other processes, where 'wrap' cannot reach: use 'inline'")
+    else:
+        importable(queue, work)
     if _path(queue) == MEMORY and runner != "inline":
         raise UsageError(f"nobody else sees a queue in memory: with the runner {runner!r} it has to be in a file")
+    project = _with_work(project_of(queue, project), {name: (function, {}) for name, function in work.items()})
+    project = replace(project, limits=limits or project.limits)
     return fires.fire(queue, project, slot=slot, decide=decide, report=report, hands=hands)
 
 
-def _project(queue: Queue) -> Project:
-    """A project for a queue that has none: nothing is written but its database and what commands print."""
-    path = _path(queue)
-    state = os.path.join(tempfile.gettempdir(), f"orch-{os.getpid()}") if path == MEMORY else f"{path}.files"
-    return Project(database=path, folder=os.getcwd(), state=state, modes={}, sinks=())
+def sweep(queue: Queue, project: Project | None = None) -> Between:
+    """Recover what the dead left behind, as at the top of every fire, and send the notes that are on their way.
+
+    Doing it again changes nothing.
+    """
+    from orch import fires
+
+    return fires.between_fires(queue, project_of(queue, project))
+
+
+def watch(queue: Queue, project: Project | None = None, *, tell: Callable[[str, str], None] | None = None) -> Watched:
+    """The watchdog's look: has the fire that was due succeeded? What it saw is remembered, and an outage told of once.
+
+    `tell` is given the state and the text of what is told; the `alerts` of the project get it too. A fire is due by the
+    project's schedule or, without one, every ``guard.expected_interval_hours``. `UsageError` for a queue in memory.
+    """
+    from orch import watchdog
+
+    if _path(queue) == MEMORY:
+        raise UsageError("a watchdog looks at a queue from outside, and nobody else sees one in memory: use a file")
+    return watchdog.watch(project_of(queue, project), tell or (lambda *_: None))
+
+
+def rehearse(queue: Queue, project: Project | None = None, *, decide: Callback | None = None) -> Rehearsal:
+    """What a fire would find and decide now; nothing is written and no worker is started."""
+    from orch import seating
+
+    return seating.rehearse(queue, project_of(queue, project), callback=decide)
+
+
+def poll(queue: Queue, project: Project | None = None, *, forever: bool = False) -> Fired:
+    """Drain the queue in worker processes until nothing is left or, with `forever`, sleep then and go on.
+
+    `Held` when another poll runs, `Stopped` when a signal ended it.
+    """
+    from orch import polls
+
+    importable(queue)
+    return polls.poll(queue, project_of(queue, project), forever=forever)
+
+
+def status(queue: Queue, project: Project | None = None) -> Standing:
+    """How the queue stands: its modes, its fires, and what is left of the day; changes nothing."""
+    from orch import standing
+
+    return standing.stand(queue, project_of(queue, project))
+
+
+def cancel(queue: Queue, ids: Iterable[int], project: Project | None = None) -> list[Cancelled]:
+    """Cancel tasks, all of them or none, and end what works on them; `Conflict` when one has ended."""
+    from orch import stops
+
+    return stops.cancel(queue, ids, project_of(queue, project))
+
+
+def prune(queue: Queue, seconds: float, project: Project | None = None, *, dry_run: bool = False) -> Pruned:
+    """Let go of tasks that ended more than so many seconds ago, with their history and output."""
+    from orch import house
+
+    return house.prune(queue, project_of(queue, project), seconds, dry_run=dry_run)
 
 
 def _path(queue: Queue) -> str:
     return str(getattr(queue.database, "path", MEMORY))
 
 
-def _importable(function: Callable[..., Any], mode: str) -> str:
-    """The name by which another process can import a function; `UsageError` where there is none."""
+def delegate(queue: Queue, text: str | bytes, project: Project | None = None) -> list[Added]:
+    """Add the DELEGATEs of a text, all of them or none: each a task with its role for a mode and its id for a key.
+
+    `HandoffError` says what is wrong, `Conflict` when an id stands for another order.
+    """
+    from orch.handoff import orders, read_delegates, words
+
+    roles = words.all_roles(project_of(queue, project).roles)
+    return queue.add_many([orders.task_of(one) for one in read_delegates(_bytes(text), roles=roles)])
+
+
+def handback(queue: Queue, name: str, text: str | bytes, project: Project) -> Task:
+    """Take a person's HANDBACK for the task of that id or key, whoever works on it: the task as it stands then.
+
+    `HandoffError` when there is no answer in it that can be taken, `Conflict` when nobody is at work on the task.
+    """
+    from orch.followup import hand_in
+    from orch.handoff import read_handback, words
+
+    task = queue.find(name)
+    found = read_handback(_bytes(text), task.key or name, roles=words.all_roles(project.roles))
+    return hand_in(queue, project_of(queue, project), task, found)
+
+
+def answer(queue: Queue, id: int, text: str, project: Project | None = None) -> Task:
+    """Answer the question of that id (``queue.asks.open()`` lists them): the task with which it goes on.
+
+    `Conflict` when the question is closed by now.
+    """
+    from orch import followup
+
+    return followup.answer(queue, id, text, agents=project_of(queue, project).roles)
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text
+
+
+def _with_work(project: Project, work: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any]]]) -> Project:
+    """The same with modes that are done by functions; the limits of a mode that is there stay, but for its new ones."""
+    modes = dict(project.modes)
+    for name, (function, own) in work.items():
+        there = modes.get(check_name(name)) or Mode(name)
+        modes[name] = replace(there, command=None, agent=None, function=_name(function), **own)
+    return replace(project, modes=modes)
+
+
+def importable(queue: Queue, work: Mapping[str, Callable[[Task], Any]] | None = None) -> dict[str, str]:
+    """The work of a queue and this `work`, as ``"module:function"`` by modes; `UsageError` names what has no name."""
+    named = {}
+    for mode, function in _functions(queue, work or {}).items():
+        name = _name(function)
+        if name is None:
+            raise UsageError(
+                f"the work of {mode!r} ({getattr(function, '__qualname__', function)!r}) cannot be imported by a worker"
+                " process: define it at the top of a module that is not the main program, or use runner='inline' or"
+                " runner='threads'"
+            )
+        named[mode] = name
+    return named
+
+
+def _functions(queue: Queue, work: Mapping[str, Callable[[Task], Any]]) -> dict[str, Callable[[Task], Any]]:
+    return {**{name: function for name, (function, _) in queue.handlers.items()}, **work}
+
+
+def _name(function: Callable[..., Any]) -> str | None:
+    """The name by which another process can import a function; None where there is none."""
     module, name = getattr(function, "__module__", None) or "", getattr(function, "__qualname__", "")
     found: Any = None
     if module not in ("", "__main__") and "<" not in name:
         found = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part, None)
-    if found is not function:
-        raise UsageError(
-            f"the work of {mode!r} ({name or function!r}) cannot be imported by a worker process: define it at the top"
-            " of a module that is not the main program, or use runner='inline' or runner='threads'"
-        )
-    return f"{module}:{name}"
+    return f"{module}:{name}" if found is function else None

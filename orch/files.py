@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 
+from orch.errors import StorageError
+
 # With less than this a file system is full: nothing can grow by as much as a page and its own bookkeeping.
 _ROOM = 64 * 1024
 
@@ -27,6 +29,14 @@ def replace(path: str, content: str | bytes, *, durable: bool = False) -> None:
         with contextlib.suppress(OSError):
             os.unlink(new)
         raise
+
+
+def make_private_folder(path: str) -> None:
+    """Make a folder for its owner alone, unless it is there; `StorageError` when that is not possible."""
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"the folder {path} cannot be made: {error.strerror}") from None
 
 
 def touch(path: str) -> None:

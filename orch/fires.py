@@ -65,6 +65,8 @@ def fire(
     `Held` when another fire runs or has the slot, `Refused` by the daily caps or when everything is paused; nothing was
     started then. `Stopped` when a signal ended it: what ran is given back, and the note is written all the same.
     """
+    if hands is None:
+        pool.check_clock()
     opened = open_fire(queue, project, slot)
     swept, plan, gathered = Swept(), Plan(), Gathered()
     exchange = Exchange.of(project)

@@ -91,12 +91,11 @@ def look(queue: Queue, project: Project) -> Findings:
     findings = Findings()
     now = clock.stamp(clock.now())
     present = {worker.id: worker for worker in queue.ledger.present()}
-    me = processes.myself()
     for worker in present.values():
         alive = processes.is_alive(worker.process)
         if alive is False:
             findings.missing.append(worker)
-        elif alive and worker.process != me and _is_overdue(worker, now, _slack(project)):
+        elif alive and _is_overdue(worker, now, _slack(project)) and not queue.ledger.is_embedded(worker):
             findings.overdue.append(worker)
     handled = {worker.id for worker in (*findings.missing, *findings.overdue)}
     for task in queue.owned():
@@ -146,9 +145,8 @@ def bury(
     running = slate.read(project.state, worker.id)
     if running is not None:
         left += kin.end_led_by(running.leader, grace)
-    fire = None if worker.fire is None else queue.ledger.fire(worker.fire)
-    if fire is not None and fire.process != worker.process:
-        # It led a session of its own, unless its fire was drained by a program itself.
+    if worker.fire is not None and not queue.ledger.is_embedded(worker):
+        # It led a session of its own.
         left += kin.end_led_by(worker.process, grace)
     left += kin.end_strays(project.database, grace)[1]
     crashed = 0

@@ -157,7 +157,7 @@ def end_strays(database: str, grace: float) -> tuple[int, list[str]]:
     """
 
     def find() -> list[int]:
-        return [pid for pid, found in _marked() if found.get(DATABASE_MARK) == database and _is_stray(found)]
+        return [pid for pid, found in marked() if found.get(DATABASE_MARK) == database and _is_stray(found)]
 
     found = find()
     return len(found), _end(lambda: _processes(find()), grace) if found else []
@@ -165,7 +165,7 @@ def end_strays(database: str, grace: float) -> tuple[int, list[str]]:
 
 def _carrying(wanted: Mapping[str, str]) -> list[int]:
     """The pids of what carries these marks."""
-    return [pid for pid, found in _marked() if wanted.items() <= found.items()]
+    return [pid for pid, found in marked() if wanted.items() <= found.items()]
 
 
 def _is_stray(found: Mapping[str, str]) -> bool:
@@ -201,7 +201,7 @@ def _of_session(leader: Process) -> Iterator[psutil.Process]:
         yield from _processes(pid for pid in _pids() if leader.pid in (_group(pid), _session(pid)))
 
 
-def _marked() -> Iterator[tuple[int, dict[str, str]]]:
+def marked() -> Iterator[tuple[int, dict[str, str]]]:
     """The pid of every process that somebody answers for, with its environment."""
     mark = KEEPER_MARK.encode() + b"="
     for pid in _pids():

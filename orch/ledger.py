@@ -59,6 +59,11 @@ class Ledger:
         rows = self.database.run("worker", id=id)
         return Worker(*rows[0]) if rows else None
 
+    def is_embedded(self, worker: Worker) -> bool:
+        """Whether a worker is its fire's own process, a program's that drains the queue itself: nobody may end that."""
+        fire = None if worker.fire is None else self.fire(worker.fire)
+        return fire is not None and fire.process == worker.process
+
     def present(self) -> list[Worker]:
         """The workers whose end is not known."""
         return [Worker(*row) for row in self.database.run("workers_present")]

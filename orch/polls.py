@@ -67,6 +67,7 @@ def poll(
     paused and it would only end. `Stopped` when a signal ended it: what ran is given back, and the note is written all
     the same.
     """
+    pool.check_clock()
     exchange = Exchange.of(project)
     incoming = None
     if exchange is not None:

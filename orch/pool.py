@@ -47,6 +47,15 @@ _OWNER = "orch-owner.json"
 _household: set[int] = set()
 
 
+def check_clock() -> None:
+    """`UsageError` when this process has a clock that its children could not have."""
+    if clock.is_given():
+        raise UsageError(
+            "worker processes have the machine's clock, and this program has set another one: use runner='inline' or"
+            " runner='threads'"
+        )
+
+
 class Crew:
     """The children of one fire. `job` is an importable function that takes plain data and returns plain data.
 

@@ -8,6 +8,7 @@ a claim that was lost in the meantime changes nothing, and the verb says so by r
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -100,7 +101,7 @@ class Queue:
     @classmethod
     def open(
         cls,
-        path: str,
+        path: str | os.PathLike[str],
         *,
         create: bool = False,
         durability: str = "adds",
@@ -114,7 +115,7 @@ class Queue:
         """
         from orch.database.sqlite import SQLite
 
-        return cls(SQLite(path, create=create, durability=durability, busy_timeout=patience), by=by)
+        return cls(SQLite(os.fspath(path), create=create, durability=durability, busy_timeout=patience), by=by)
 
     def work(self, mode: str, **limits: Any) -> Callable[[F], F]:
         """Register the decorated function as how the tasks of `mode` are done by `orch.fire` from this queue.

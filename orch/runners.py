@@ -7,6 +7,7 @@ is not ended but found late when it returns, and what a function prints is not c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -92,18 +93,19 @@ class Shift:
         held: list[int] | None = None
         by, queue.by = queue.by, f"w{worker}"
         try:
-            ending = drain(
-                queue,
-                seat.mode,
-                self.hands.wrap(_in_time(self._labour(seat, queue, worker))),
-                worker=worker,
-                task_cap=seat.task_cap,
-                left=lambda: _seconds_until(seat.until),
-                limits=seat.limits,
-                fire=seat.fire,
-                stopping=self.stopping,
-                gate=gate_of(queue, seat),
-            ).ending
+            with ExitStack() as exits:
+                ending = drain(
+                    queue,
+                    seat.mode,
+                    self.hands.wrap(_in_time(self._labour(seat, queue, worker, exits))),
+                    worker=worker,
+                    task_cap=seat.task_cap,
+                    left=lambda: _seconds_until(seat.until),
+                    limits=seat.limits,
+                    fire=seat.fire,
+                    stopping=self.stopping,
+                    gate=gate_of(queue, seat),
+                ).ending
         except Died as died:
             ending, held = f"missing: {died or 'died'}", []
         except BaseException as error:
@@ -117,10 +119,12 @@ class Shift:
                 put_back(queue, task, ending, seat.limits, seat.fire)
             else:
                 queue.crash(task, "the worker broke", error=ending)
+        work.slate.forget(seat.state, worker)
+        work.output.forget(seat.state, worker)
         queue.ledger.retire(worker, ending)
         return _Left(seat, worker, ending, held)
 
-    def _labour(self, seat: Seat, queue: Queue, worker: int) -> Labour:
+    def _labour(self, seat: Seat, queue: Queue, worker: int, exits: ExitStack) -> Labour:
         """How the tasks of a mode are done here; functions without what a process of their own is needed for."""
         found = self.hands.work.get(seat.mode.name)
         if found is None and seat.mode.function is not None:
@@ -136,6 +140,7 @@ class Shift:
             edge=lambda: seat.until,
             marks={"ORCH_WORKER": str(worker), "ORCH_FIRE": str(seat.fire), kin.DATABASE_MARK: seat.database},
             alone=False,
+            exits=exits,
         )
         return work.labour(seat.mode, bench)
 

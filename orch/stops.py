@@ -52,6 +52,10 @@ def _end(queue: Queue, task: Task, project: Project) -> Cancelled:
     if worker.deadline_at is None:
         # Somebody's own program claimed it; it will learn that its claim is over.
         return Cancelled(task, True, [f"its owner, pid {worker.pid}, until it looks at its claim"])
+    if queue.ledger.is_embedded(worker):
+        return Cancelled(
+            task, True, [f"its worker in the program with pid {worker.pid}, until the task at hand returns"]
+        )
     grace, mode = project.limits.grace_sec, project.modes.get(task.mode)
     if mode is None or mode.function is None:
         found, left = _end_command(task, worker, project)

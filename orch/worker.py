@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import FrameType
 
@@ -269,6 +270,7 @@ def bench_of(
     edge: Callable[[], str],
     marks: Mapping[str, str] | None = None,
     alone: bool = True,
+    exits: ExitStack | None = None,
 ) -> Bench:
     """Where the worker of a seat works."""
     return Bench(
@@ -287,6 +289,7 @@ def bench_of(
         python_path=seat.python_path,
         marks=marks or {},
         alone=alone,
+        exits=exits or ExitStack(),
     )
 
 

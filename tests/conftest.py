@@ -174,7 +174,7 @@ class World:
                 process.send_signal(signal.SIGKILL)
             process.communicate()
         # A failed test may leave behind what the program would have ended later.
-        for pid, marks in kin._marked():
+        for pid, marks in kin.marked():
             # What serves the pools that were opened in this very process goes on serving.
             if marks.get(kin.DATABASE_MARK) == self.database and processes.parent(pid) != os.getpid():
                 os.kill(pid, signal.SIGKILL)

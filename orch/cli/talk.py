@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orch.errors import Stopped, StorageError
+from orch.errors import Stopped
 from orch.legible import shown, shown_lines
 
 if TYPE_CHECKING:
@@ -53,7 +53,9 @@ class Talk:
 
         place = self.place()
         if create:
-            _make_private_folder(place.database)
+            from orch import files
+
+            files.make_private_folder(os.path.dirname(place.database))
         return Queue.open(place.database, create=create, durability=place.durability, by="person")
 
     def data(self, data: Any) -> None:
@@ -184,11 +186,3 @@ def _plain(value: Any) -> Any:
 
 def _is_unicode() -> bool:
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-
-
-def _make_private_folder(database: str) -> None:
-    folder = os.path.dirname(database)
-    try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"the folder {folder} cannot be made: {error.strerror}") from None

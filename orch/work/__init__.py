@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,8 @@ class Bench:
     ``roles`` are those that an agent's answer may name, ``judge`` the mode that judges answers here (None: nobody).
     ``cut`` gives a reason to end the command that runs for a task, or None; ``edge`` is the stamp of the worker's wall
     clock. The queue is the worker's own connection. Below ``root`` an agent may leave its answer as a file. Commands
-    find the ``marks`` in their environment. Where the process is ``alone`` it has no children but theirs.
+    find the ``marks`` in their environment. Where the process is ``alone`` it has no children but theirs. What is
+    opened for the work is closed by ``exits``, which matters where the worker is not a process of its own.
     """
 
     database: str
@@ -56,6 +58,7 @@ class Bench:
     python_path: tuple[str, ...] = ()
     marks: Mapping[str, str] = field(default_factory=dict)
     alone: bool = True
+    exits: ExitStack = field(default_factory=ExitStack)
 
 
 def labour(mode: Mode, bench: Bench) -> Labour:
@@ -80,6 +83,8 @@ class _Desk:
             output.Spool(bench.state, bench.worker, ending, bench.limits.output_cap) for ending in output.ENDINGS
         )
         self.spools = (out, err)
+        for opened in (self.slate, out, err):
+            bench.exits.callback(opened.close)
 
     def clear(self) -> None:
         """A command is over, and its output is stored."""

@@ -136,6 +136,9 @@ class Spool:
         with self._lock:
             self._empty()
 
+    def close(self) -> None:
+        os.close(self._descriptor)
+
     def _empty(self) -> None:
         self._freed = 0
         if os.fstat(self._descriptor).st_size:

@@ -45,6 +45,9 @@ class Slate:
         except OSError:
             pass
 
+    def close(self) -> None:
+        os.close(self._descriptor)
+
 
 def read(state: str, worker: int) -> Running | None:
     """What a worker runs at present, or was running when it died."""

@@ -1,0 +1,65 @@
+"""What a test has left behind: processes, open files and connections, and files that end with their connection."""
+
+from __future__ import annotations
+
+import gc
+import os
+
+import psutil
+
+from orch import kin
+
+# What multiprocessing keeps for this process until it ends.
+_SERVANTS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
+_OF_A_CONNECTION = ("-wal", "-shm", "-journal")
+
+
+class Leftovers:
+    """Compares what there is now with what was there when it was made. `folder` is where the test works."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = os.path.realpath(folder)
+        self._before = {child.pid for child in _family()}
+
+    def found(self) -> list[str]:
+        """What is left, each thing in words."""
+        # A connection that nobody holds any more is closed by that.
+        gc.collect()
+        return [*self._processes(), *self._descriptors(), *self._files()]
+
+    def _processes(self) -> list[str]:
+        ours = {child.pid: child for child in _family() if child.pid not in self._before}
+        for pid, marks in kin.marked():
+            if marks.get(kin.DATABASE_MARK, "").startswith(self._folder + os.sep) and pid != os.getpid():
+                ours.setdefault(pid, psutil.Process(pid))
+        return [told for child in ours.values() if (told := _told(child)) is not None]
+
+    def _descriptors(self) -> list[str]:
+        paths = {file.path for file in psutil.Process().open_files()}
+        ours = sorted(path for path in paths if path.startswith(self._folder + os.sep))
+        return [f"an open file or connection: {path}" for path in ours]
+
+    def _files(self) -> list[str]:
+        found = (
+            os.path.join(folder, name)
+            for folder, _, names in os.walk(self._folder)
+            for name in names
+            if name.endswith(_OF_A_CONNECTION) and name.rpartition("-")[0] in names
+        )
+        return [f"a file that a closed connection would have removed: {path}" for path in sorted(found)]
+
+
+def _family() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def _told(child: psutil.Process) -> str | None:
+    """A process in words; None for one that has ended, and for what serves multiprocessing here."""
+    try:
+        words = child.cmdline()
+        is_servant = child.ppid() == os.getpid() and any(name in word for name in _SERVANTS for word in words)
+        if is_servant or child.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return f"a process: {child.pid} {' '.join(words) or child.name()}"
+    except psutil.NoSuchProcess:
+        return None
