@@ -297,20 +297,27 @@ class Barrier:
 
     def _end_all(self, why: str) -> None:
         """Ask every worker to stop, which gives back what it holds; then end the others, and give theirs back."""
-        queue, grace = self.queue, self.project.limits.grace_sec
+        grace = self.project.limits.grace_sec
         for worker in self._present():
             processes.ask_to_stop(worker.process)
         patience = clock.monotonic() + grace
         while self._present() and clock.monotonic() < patience:
             clock.sleep(0.05)
-        for worker in self._present():
-            self.gathered.left += kin.end_tree(worker.process, 0)
-            for task in queue.owned(worker.id):
-                queue.release(task, why)
-            bury(queue, self.project, worker, why, why, self.gathered.left, grace=0)
+        self._give_back(why)
         self.gathered.left += self.crew.end_orphans(0)
         if why == "wall_clock":
             self.gathered.unstarted = len(self.waiting)
+
+    def settle(self) -> None:
+        """The crew is disbanded: what a child held that had taken its seat behind the last look is given back."""
+        self._give_back("stopped")
+
+    def _give_back(self, why: str) -> None:
+        for worker in self._present():
+            self.gathered.left += kin.end_tree(worker.process, 0)
+            for task in self.queue.owned(worker.id):
+                self.queue.release(task, why)
+            bury(self.queue, self.project, worker, why, why, self.gathered.left, grace=0)
 
     def _present(self) -> list[Worker]:
         return [worker for worker in self._workers() if worker.ended_at is None]

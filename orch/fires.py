@@ -241,14 +241,15 @@ def _drain(
         shift = Shift(queue, opened, hands, stopping=lambda: signals.caught is not None)
         return shift.take(seats, plan.planned, report)
     crew = pool.Crew(sit, len(seats), database=project.database, start_method=project.start_method)
+    barrier = Barrier(queue, opened, project, exchange=exchange, swept=swept)
+    barrier.crew = crew
     try:
-        barrier = Barrier(queue, opened, project, exchange=exchange, swept=swept)
-        barrier.crew = crew
         barrier.seat(seats)
         queue.ledger.stamp(opened.id, "barrier")
         return barrier.wait(plan.planned, report, stopping=lambda: signals.caught is not None)
     finally:
         crew.disband()
+        barrier.settle()
 
 
 def close(

@@ -276,10 +276,8 @@ def _session(pid: int) -> int | None:
 
 def _end(find: Callable[[], Found], grace: float) -> list[str]:
     """End all that is found, and what is found when looking again: what could not be ended, described."""
-    import psutil
-
     hunted: set[psutil.Process] = set()
-    spared = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    spared = _line()
 
     def living() -> list[psutil.Process]:
         hunted.update(process for process in find() if process.pid not in spared)
@@ -305,6 +303,15 @@ def _end(find: Callable[[], Found], grace: float) -> list[str]:
             _send(process, signal.SIGKILL)
         _wait(alive, 0.5)
     return []
+
+
+def _line() -> set[int]:
+    """The pids of this process and of all that it comes from, as far as those are still there."""
+    pid, found = os.getpid(), set[int]()
+    while pid and pid not in found:
+        found.add(pid)
+        pid = processes.parent(pid) or 0
+    return found
 
 
 def _descendants(roots: list[psutil.Process], spared: set[int]) -> Iterator[psutil.Process]:

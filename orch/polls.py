@@ -237,6 +237,7 @@ class _Poll:
         if self.crew is not None:
             self.crew.disband()
             self.crew = None
+            self.barrier.settle()
 
     def _is_stopping(self) -> bool:
         return self.changes.caught is not None

@@ -44,8 +44,10 @@ def started(pid: int) -> str | None:
 
 
 def parent(pid: int) -> int | None:
-    """The pid of a process's parent, on Linux."""
+    """The pid of a process's parent; None where there is no such process."""
     fields = _stat(pid)
+    if fields is None:
+        return _parent_elsewhere(pid)
     return int(fields[1]) if fields else None
 
 
@@ -114,6 +116,15 @@ def _stat(pid: int) -> list[bytes] | None:
         return [] if os.path.exists("/proc/self/stat") else None
     except ProcessLookupError:
         return []
+
+
+def _parent_elsewhere(pid: int) -> int | None:
+    import psutil
+
+    try:
+        return psutil.Process(pid).ppid()
+    except psutil.Error:
+        return None
 
 
 def _started_elsewhere(pid: int) -> str | None:

@@ -13,7 +13,8 @@ import psutil
 import pytest
 from freezegun import freeze_time
 
-from orch import processes
+from orch import clock, processes
+from orch.barrier import Barrier
 from orch.errors import Conflict, UsageError
 from orch.limits import Limits
 from orch.modes import Mode
@@ -63,6 +64,24 @@ def test_a_signal_to_everybody_at_once_gives_everything_back(world: World) -> No
     terminate_everybody(fire)
     assert fire.wait(60) == 128 + signal.SIGTERM
     assert [(task.state, task.retry_count) for task in world.queue.tasks()] == [("incoming", 0)] * 2
+
+
+def test_what_a_child_took_behind_the_last_look_is_given_back(world: World) -> None:
+    queue = world.queue
+    queue.add("ok")
+    gone = subprocess.Popen(["true"])
+    late = processes.known_by(gone.pid, processes.started(gone.pid) or "")
+    fire = queue.ledger.fire(queue.ledger.open_fire(processes.myself(), day="2026-11-30"))
+    assert fire is not None
+    until = clock.stamp(clock.after(clock.now(), 900))
+    worker = queue.ledger.enrol(late, fire=fire.id, seat=1, mode="ok", task_cap=25, until=until)
+    queue.claim("ok", worker=worker)
+    gone.wait()
+    project = Project(world.database, str(world.folder), str(world.folder / ".orch"), {})
+    Barrier(queue, fire, project).settle()
+    task = queue.task(1)
+    assert (task.state, task.retry_count, task.reason) == ("incoming", 0, "stopped")
+    assert queue.ledger.present() == []
 
 
 # Whichever of the shell and its child gets the signal first, the script does not end well.

@@ -472,3 +472,12 @@ def test_a_folder_for_temporary_files_whose_path_is_too_long_is_told_of(world: W
     world.orch("fire", env={"TMPDIR": str(long)}, code=1)
     assert "set TMPDIR to a folder with a shorter path" in world.err
     assert world.states() == {1: "incoming"}
+
+
+def test_an_ancestor_that_ends_meanwhile_keeps_nobody_from_ending_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = processes.parent
+    # As found by whoever looks while the process above it ends: its number, and then nothing.
+    monkeypatch.setattr(processes, "parent", lambda pid: 2**22 + 7 if pid == os.getpid() else real(pid))
+    child = subprocess.Popen(["sleep", "2047"])
+    assert kin.end_tree(processes.known_by(child.pid, processes.started(child.pid) or ""), 0) == []
+    assert child.wait(60) == -signal.SIGKILL or child.returncode == -signal.SIGTERM
