@@ -35,7 +35,6 @@ _EXPORTS = {
 __all__ = [*_EXPORTS, "assert_drained", "assert_note", "assert_states"]
 
 _ALL = 1_000_000
-_ENDED = ("done", "failed")
 
 
 def assert_states(queue: Queue, tasks: Mapping[int | str, str] | None = None, /, **counts: int) -> None:
@@ -67,7 +66,7 @@ def assert_states(queue: Queue, tasks: Mapping[int | str, str] | None = None, /,
 def assert_drained(queue: Queue) -> None:
     """Every task has ended, as done or failed; a failure lists those that have not, and why they wait."""
     __tracebackhide__ = True
-    left = [task for task in queue.tasks(limit=_ALL) if task.state not in _ENDED]
+    left = [task for task in queue.tasks(limit=_ALL) if not _has_ended(task)]
     if left:
         listed = "\n".join(f"  {_told(task, queue)}" for task in sorted(left, key=lambda task: task.id)[:50])
         raise AssertionError(f"the queue is not drained, {len(left)} of its tasks have not ended:\n{listed}")
@@ -90,10 +89,18 @@ def _line(task: Task, state: str) -> str:
 
 def _told(task: Task, queue: Queue) -> str:
     """A task in one line, with the reason for its state or its last error."""
+    from orch.states import State
+
     errors = [attempt.error for attempt in queue.attempts(task.id) if attempt.error]
-    why = task.reason or (errors[-1] if errors and task.state != "done" else "")
-    due = f", due at {task.due_at}" if task.due_at and task.state not in _ENDED else ""
+    why = task.reason or (errors[-1] if errors and task.state != State.DONE else "")
+    due = f", due at {task.due_at}" if task.due_at and not _has_ended(task) else ""
     return f"{_line(task, task.state)}{due}{f' ({why})' if why else ''}"
+
+
+def _has_ended(task: Task) -> bool:
+    from orch.states import ENDED
+
+    return task.state in ENDED
 
 
 def _counted(counts: Mapping[str, int]) -> list[str]:

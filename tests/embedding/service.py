@@ -26,9 +26,9 @@ def print_out(task: Task) -> dict[str, Any]:
 
 
 def write_invoice(task: Task) -> str:
-    """Write the invoice of an order; regular customers get one a month."""
-    if task.payload["customer"] == "library":
-        raise NotNow("invoiced at the end of the month", retry_after=86400)
+    """Write the invoice of an order; regular customers get it thirty days later."""
+    if task.payload["customer"] == "library" and task.attempts == 1:
+        raise NotNow("invoiced in thirty days", retry_after=30 * 86400)
     return f"{task.payload['customer']} owes {task.payload['pages'] * 0.05:.2f}"
 
 
