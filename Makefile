@@ -6,12 +6,13 @@
 # make binary-test      the tests of the built file itself
 # make binary-test-all  all tests, with the built file in the place of the sources
 # make lint     format, lint, types, floors
+# make docs     the reference of the library, from its docstrings: build/docs
 # make chaos    a minute of kills, wrong clocks and full disks, then an audit
 # make bench    ratios against the bare engine
 
 PYTHON ?= python3
 
-.PHONY: demo test test-all test-agents binary binary-test binary-test-all lint chaos bench lock clean
+.PHONY: demo test test-all test-agents binary binary-test binary-test-all lint docs chaos bench lock clean
 
 .venv/.ready: pyproject.toml scripts/requirements.txt scripts/install
 	PYTHON=$(PYTHON) scripts/install
@@ -45,10 +46,13 @@ binary-test-all: .venv/.ready binary
 	BINARY=$(CURDIR)/dist/orch .venv/bin/python -m pytest
 
 lint: .venv/.ready
-	.venv/bin/ruff format --check orch tests scripts/bench scripts/binary scripts/chaos
-	.venv/bin/ruff check orch tests scripts/bench scripts/binary scripts/chaos
+	.venv/bin/ruff format --check orch tests scripts/bench scripts/binary scripts/chaos scripts/docs
+	.venv/bin/ruff check orch tests scripts/bench scripts/binary scripts/chaos scripts/docs
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+
+docs: .venv/.ready
+	.venv/bin/python scripts/docs build/docs
 
 chaos: .venv/.ready
 	.venv/bin/python scripts/chaos

@@ -103,7 +103,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'orch' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_EXPORTS[name]), name)
+    found = globals()[name] = getattr(import_module(_EXPORTS[name]), name)
+    return found
 
 
 def __dir__() -> list[str]:

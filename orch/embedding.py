@@ -97,7 +97,7 @@ def fire(
     wrap: Callable[[Labour], Labour] | None = None,
     slot: str | None = None,
     decide: Callback | None = None,
-    report: Callable[[Progress], None] = lambda _: None,
+    report: Callable[[Progress], None] | None = None,
 ) -> Fired:
     """Run one fire: hygiene, decide, fan out, wait, one note.
 
@@ -131,7 +131,7 @@ def fire(
         raise UsageError(f"nobody else sees a queue in memory: with the runner {runner!r} it has to be in a file")
     project = _with_work(project_of(queue, project), {name: (function, {}) for name, function in work.items()})
     project = replace(project, limits=limits or project.limits)
-    return fires.fire(queue, project, slot=slot, decide=decide, report=report, hands=hands)
+    return fires.fire(queue, project, slot=slot, decide=decide, report=report or (lambda _: None), hands=hands)
 
 
 def sweep(queue: Queue, project: Project | None = None) -> Between:

@@ -8,6 +8,7 @@ a claim that was lost in the meantime changes nothing, and the verb says so by r
 from __future__ import annotations
 
 import datetime
+import json
 import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -139,6 +140,7 @@ class Queue:
         return self.database.transaction(durable=durable)
 
     def close(self) -> None:
+        """Close the connection; the queue cannot be used after that."""
         self.database.close()
 
     def __enter__(self) -> Queue:
@@ -434,6 +436,7 @@ class Queue:
         return [name for name, still in ended if still]
 
     def pauses(self) -> list[Pause]:
+        """The pauses that hold now, those without an end included."""
         from orch.look_records import Pause
 
         return [Pause(*row) for row in self.database.run("pauses", now=clock.stamp(clock.now()))]
@@ -508,14 +511,22 @@ class Queue:
         return [Task(*row) for row in self.database.run("tasks_owned")]
 
     def events(self, id: int) -> list[Event]:
+        """Every move of the task of that id, the first one first."""
         from orch.look_records import Event
 
         return [Event(*row) for row in self.database.run("events", task=id)]
 
     def attempts(self, id: int) -> list[Attempt]:
+        """Every attempt at the task of that id with what it came to, the first one first."""
         from orch.look_records import Attempt
 
         return [Attempt(*row) for row in self.database.run("attempts", task=id)]
+
+    def result(self, id: int) -> Any:
+        """The result of a task as a Python value: the newest that any of its attempts has left; None without one."""
+        self.task(id)
+        left = [attempt.result for attempt in self.attempts(id) if attempt.result is not None]
+        return json.loads(left[-1]) if left else None
 
     def needs(self, id: int) -> list[tuple[str, int | None, bool]]:
         """What a task waits for: the name that was given, that task's id if it exists, and whether it is done."""

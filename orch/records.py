@@ -14,7 +14,11 @@ from orch import clock
 
 @dataclass(slots=True)
 class NewTask:
-    """A task to be added. ``payload`` is JSON text, kept as it is written; ``after`` holds ids or keys."""
+    """A task to be added. ``payload`` is JSON text, kept as it is written; ``after`` holds ids or keys.
+
+    It is not claimed before ``due_at`` and fails as expired when it has not begun by ``expires_at`` (stamps);
+    ``timeout`` bounds one attempt in seconds. ``priority`` and ``key`` are as for `Queue.add`.
+    """
 
     mode: str
     payload: str = "{}"
@@ -36,7 +40,14 @@ class Added:
 
 @dataclass(slots=True)
 class Task:
-    """One task. ``attempts`` counts claims and is the fencing token of the present owner."""
+    """One task, as it stood when it was read.
+
+    ``attempts`` counts claims and is the fencing token of the present owner, ``retry_count`` those of them that count
+    against its retries. ``owner`` is the id of the worker that has it, ``claimed_at`` and ``heartbeat_at`` say since
+    when, and ``deadline_at`` until when. It waits for ``due_at`` and for so many other tasks as ``blocked`` says.
+    ``moved_by`` and ``reason`` tell of its last move, at ``updated_at``. ``payload_text`` is the payload as it was
+    written, and ``payload`` the same as Python values.
+    """
 
     id: int
     mode: str

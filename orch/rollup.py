@@ -64,6 +64,7 @@ class Rollup:
 
     @property
     def drained(self) -> int:
+        """Tasks that were done in this fire."""
         return sum(tally.done for tally in self.tallies)
 
     @property
@@ -94,10 +95,12 @@ class Rollup:
 
     @property
     def tokens(self) -> int:
+        """What its attempts say that they have used."""
         return sum(tally.tokens for tally in self.tallies)
 
     @property
     def cost_usd(self) -> float:
+        """What its attempts say that they have cost, in US dollars."""
         return math.fsum(tally.cost_usd for tally in self.tallies)
 
     @property
@@ -106,6 +109,7 @@ class Rollup:
         return self.budgeted or any(tally.priced for tally in self.tallies)
 
     def as_json(self) -> str:
+        """The form in which it is stored."""
         return json.dumps(dataclasses.asdict(self), ensure_ascii=True)
 
 

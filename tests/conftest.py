@@ -193,10 +193,9 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> Iterator[Queue]:
-    """An empty queue in a real file."""
-    with Queue.open(str(tmp_path / "orch.db"), create=True, durability="normal", by="test") as opened:
-        yield opened
+def queue(orch_queue: Queue) -> Queue:
+    """An empty queue in a real file, as everybody's tests have it."""
+    return orch_queue
 
 
 @pytest.fixture

@@ -50,12 +50,28 @@ def test_the_commands_of_the_readme_run_one_after_the_other(tmp_path: Path, envi
 
 def test_the_examples_of_the_library_run_as_printed(tmp_path: Path) -> None:
     told = []
-    for code in blocks("python"):
+    for code in (block for block in blocks("python") if "def test_" not in block):
         (tmp_path / "example.py").write_text(code)
         ran = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
         assert ran.stderr == ""
         told.append(ran.stdout)
-    assert told == ["0 processed, 1 look found nothing\n", "Fire 1: 2 done\n", "Fire 1: 1 done\n"]
+    assert told == ["0 processed, 1 look found nothing\n", "Fire 1: 2 done\n", *["Fire 1: 1 done\n"] * 2]
+
+
+def test_the_tests_in_the_readme_run_as_printed_and_are_those_of_the_service(tmp_path: Path) -> None:
+    [code] = [block for block in blocks("python") if "def test_" in block]
+    service = ROOT / "tests" / "embedding"
+    (tmp_path / "service.py").write_text((service / "service.py").read_text())
+    (tmp_path / "test_orders.py").write_text(code)
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout
+    assert "6 passed" in ran.stdout
+    bodies = re.findall(r"^def (test_\w+)\(.*?\):\n((?:    .*\n)+)", code, re.M)
+    source = (service / "test_service.py").read_text()
+    assert len(bodies) == 2
+    for name, body in bodies:
+        assert re.search(rf"^def {name}\([^)]*\) -> None:\n{re.escape(body)}", source, re.M), name
 
 
 def test_the_first_two_commands_are_targets_of_the_makefile() -> None:

@@ -34,6 +34,7 @@ class PollingConfig(BaseModel):
 
     @property
     def idle_sleep_sec(self) -> float:
+        """The other name of ``deep_sleep_sec``."""
         return self.deep_sleep_sec
 
     @classmethod

@@ -122,4 +122,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'orch.testing' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"orch.testing.{_EXPORTS[name]}"), name)
+    found = globals()[name] = getattr(import_module(f"orch.testing.{_EXPORTS[name]}"), name)
+    return found

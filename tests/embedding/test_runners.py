@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,9 @@ import pytest
 from freezegun import freeze_time
 
 import orch
-from orch import Limits, Mode, NotNow, Project, Queue, Retries, hygiene
-from orch.errors import Refused, Stopped, UsageError
+from orch import Limits, Mode, NotNow, Project, Queue, hygiene
+from orch.errors import Stopped, UsageError
 from orch.records import Task
-from orch.runners import Died
-from orch.work import Labour
 
 IN_PROCESS = ["inline", "threads"]
 
@@ -40,9 +38,8 @@ WORK = {"double": double, "fail": fail, "later": put_off}
 
 
 @pytest.fixture
-def jobs(tmp_path: Path) -> Iterator[Queue]:
-    with orch.connect(str(tmp_path / "jobs.db")) as queue:
-        yield queue
+def jobs(orch_queue: Queue) -> Queue:
+    return orch_queue
 
 
 def fill(queue: Queue) -> None:
@@ -128,56 +125,12 @@ def test_commands_run_too_and_leave_the_other_children_of_the_program_alone(
         modes = {"say": Mode("say", command=("sh", "-c", "echo $ORCH_TASK_ID $ORCH_FIRE"))}
         for _ in range(3):
             jobs.add("say")
-        orch.fire(
-            jobs, Project(str(tmp_path / "jobs.db"), ".", str(tmp_path / "state"), modes, sinks=()), runner=runner
-        )
+        orch.fire(jobs, replace(orch.project_of(jobs), modes=modes), runner=runner)
         assert [attempt.result for id in (1, 2, 3) for attempt in jobs.attempts(id)] == ['"1 1"', '"2 1"', '"3 1"']
         assert own.poll() is None
     finally:
         own.kill()
         own.wait()
-
-
-@pytest.mark.parametrize("runner", IN_PROCESS)
-def test_a_worker_that_dies_costs_its_task_one_try_and_its_seat_goes_on(jobs: Queue, runner: str) -> None:
-    def die_once(do: Labour) -> Labour:
-        def doing(task: Task) -> Any:
-            if task.id == 2 and task.attempts == 1:
-                raise Died("killed by the test")
-            return do(task)
-
-        return doing
-
-    for number in range(4):
-        jobs.add("double", {"n": number})
-    limits = Limits(max_pool=1, retries=Retries(backoff_base_sec=0))
-    fired = orch.fire(jobs, work=WORK, runner=runner, limits=limits, wrap=die_once)
-    assert "killed by the test during task 2" in fired.note.body
-    assert jobs.attempts(2)[0].outcome == "crashed"
-    assert {task.state for task in jobs.tasks() if task.id != 2} == {"done"}
-    orch.fire(jobs, work=WORK, runner=runner, limits=limits)
-    assert jobs.task(2).state == "done"
-
-
-@pytest.mark.parametrize("runner", IN_PROCESS)
-def test_frozen_time_rules_timeouts_retries_and_the_cap_of_the_day(jobs: Queue, runner: str) -> None:
-    with freeze_time("2026-11-30 20:00") as clock:
-        slow = {"slow": lambda task: clock.tick(datetime.timedelta(minutes=2)) and None}
-        jobs.add("slow", timeout=60)
-        limits = Limits(daily_fires=2, retries=Retries(backoff_base_sec=600, jitter=0))
-        orch.fire(jobs, work=slow, runner=runner, limits=limits)
-        assert jobs.attempts(1)[0].outcome == "crashed"
-        assert jobs.attempts(1)[0].reason == "timeout"
-        assert jobs.task(1).state == "retry-pending"
-        quick = {"slow": lambda task: "now"}
-        orch.fire(jobs, work=quick, runner=runner, limits=limits)
-        assert jobs.task(1).state == "retry-pending"
-        clock.tick(datetime.timedelta(minutes=20))
-        with pytest.raises(Refused, match="2 fires a day"):
-            orch.fire(jobs, work=quick, runner=runner, limits=limits)
-        clock.move_to("2026-12-01 00:00:01")
-        orch.fire(jobs, work=quick, runner=runner, limits=limits)
-        assert jobs.task(1).state == "done"
 
 
 def test_what_a_runner_cannot_do_is_said_before_anything_begins(jobs: Queue) -> None:
@@ -194,16 +147,6 @@ def test_what_a_runner_cannot_do_is_said_before_anything_begins(jobs: Queue) -> 
             with pytest.raises(UsageError, match="nobody else sees a queue in memory"):
                 orch.fire(memory, work={"m": double}, runner=runner)
     assert jobs.ledger.fires(1) == []
-
-
-def test_a_project_is_found_as_the_command_line_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "orch.toml").write_text("")
-    (tmp_path / "below").mkdir()
-    monkeypatch.chdir(tmp_path / "below")
-    (tmp_path / ".orch").mkdir()
-    with orch.connect() as queue:
-        queue.add("m")
-    assert os.path.exists(tmp_path / ".orch" / "orch.db")
 
 
 def test_a_sweep_in_the_middle_of_a_task_ends_nobody_who_works_in_this_process(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def test_an_order_is_printed_and_then_invoiced(orch_queue: Queue, orch_fire: Fir
     assert_note(orch_fire(WORK), "print: 1 done")
     assert_note(orch_fire(WORK), "invoice: 1 done")
     assert_drained(orch_queue)
-    assert orch_queue.attempts(order)[0].result == '{"sheets":6}'
+    assert orch_queue.result(order) == {"sheets": 6}
 
 
 def test_an_order_without_paper_fails_and_its_invoice_waits(orch_queue: Queue, orch_fire: Fire) -> None:
