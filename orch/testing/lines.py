@@ -29,9 +29,9 @@ class Ran:
 
 
 class CommandLine:
-    """Runs ``orch`` with the words of a command line, in a folder and on a queue."""
+    """Runs ``orch`` with the words of a command line, in a folder and on a queue (None: that of its project)."""
 
-    def __init__(self, folder: str, database: str) -> None:
+    def __init__(self, folder: str, database: str | None = None) -> None:
         self.folder = folder
         self._database = database
 
@@ -44,7 +44,8 @@ class CommandLine:
         variable of orch's stands otherwise.
         """
         data = stdin.encode() if isinstance(stdin, str) else stdin
-        with _streams(data) as (out, err), _surroundings({"ORCH_DB": self._database, **(env or {})}):
+        queue = {} if self._database is None else {"ORCH_DB": self._database}
+        with _streams(data) as (out, err), _surroundings({**queue, **(env or {})}):
             with contextlib.chdir(self.folder):
                 exit_code = cli.run([str(word) for word in words])
             sys.stdout.flush()
