@@ -20,7 +20,7 @@ from orch.database import MEMORY
 from orch.errors import UsageError
 from orch.modes import Mode
 from orch.names import check_name
-from orch.place import locate
+from orch.place import locate, state_of
 from orch.project import Project
 from orch.queue import Queue
 
@@ -80,7 +80,7 @@ def project_of(queue: Queue, project: Project | None = None) -> Project:
     """
     path = _path(queue)
     if project is None:
-        state = os.path.join(tempfile.gettempdir(), f"orch-{os.getpid()}") if path == MEMORY else f"{path}.files"
+        state = os.path.join(tempfile.gettempdir(), f"orch-{os.getpid()}") if path == MEMORY else state_of(path)
         project = Project(database=path, folder=os.getcwd(), state=state, modes={}, sinks=())
     elif path != MEMORY and os.path.realpath(path) != project.database:
         raise UsageError(f"the queue is {path}, and the project has another one: {project.database}")

@@ -98,11 +98,15 @@ def _place(config: str | None, database: str | None, raw: Mapping[str, Any]) -> 
         named = queue.get("database")
         database = os.path.join(folder, named if isinstance(named, str) else os.path.join(STATE_NAME, DATABASE_NAME))
     database = os.path.realpath(database)
-    beside = os.path.dirname(database)
-    state = beside if os.path.basename(database) == DATABASE_NAME else f"{database}.files"
+    beside, state = os.path.dirname(database), state_of(database)
     if folder is None:
         folder = os.path.dirname(beside) if os.path.basename(beside) == STATE_NAME else beside
     return Place(config, folder, database, state, raw, session is not None)
+
+
+def state_of(database: str) -> str:
+    """Where what belongs to a queue lies beside it: in its own folder, if it has one, else in one that is named so."""
+    return os.path.dirname(database) if os.path.basename(database) == DATABASE_NAME else f"{database}.files"
 
 
 def _session(queue: Mapping[str, Any]) -> str | None:

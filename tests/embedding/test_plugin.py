@@ -307,7 +307,18 @@ def test_a_fire_by_command_line_starts_real_workers(orch_queue: Any, orch_cli: A
     (tmp_path / "orch.toml").write_text('[modes.say]\ncommand = ["echo", "hello"]\n')
     orch_cli("add", "say")
     assert orch_cli("fire", "--json").data["ending"] == "passed"
-    assert orch_queue.attempts(1)[0].result == '"hello"'
+    assert orch_queue.result(1) == "hello"
+
+
+def test_what_a_fire_in_this_process_leaves_is_found_by_the_command_line(
+    orch_queue: Any, orch_cli: Any, orch_fire: Any, orch_clock: Any
+) -> None:
+    orch_queue.add("say")
+    orch_fire(project=replace(orch.project_of(orch_queue), modes={"say": Mode("say", command=("echo", "hello"))}))
+    assert orch_cli("log", "1").out == "hello\n"
+    orch_clock.advance("5h")
+    orch.watch(orch_queue)
+    assert orch_cli("status", "--json").data["watchdog"] == "dark"
 
 
 # Agents
