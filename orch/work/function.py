@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from types import CoroutineType
 from typing import Any
 
 from orch import jsontext
@@ -44,7 +45,7 @@ def load(name: str, folder: str, python_path: Sequence[str] = ()) -> Callable[[A
 
 
 def call(function: Callable[[Task], Any], task: Task) -> Outcome:
-    """Do the task: whatever the function does, raises or returns, it comes to an outcome.
+    """Do the task: whatever the function does, raises or returns, it comes to an outcome. It may be ``async``.
 
     A return value is the result. `SystemExit` and `KeyboardInterrupt` raised inside are failures like any other
     exception, an exit with status 0 included: a task succeeds by returning. An exception may carry ``metrics``, as a
@@ -67,6 +68,8 @@ def call(function: Callable[[Task], Any], task: Task) -> Outcome:
 def _outcome(function: Callable[[Task], Any], task: Task) -> Outcome:
     try:
         value = function(task)
+        if isinstance(value, CoroutineType):
+            value = _awaited(value)
     except NotNow as later:
         check_delay(later.retry_after)
         return Later(later.why, later.retry_after, _price(later))
@@ -89,6 +92,17 @@ def _outcome(function: Callable[[Task], Any], task: Task) -> Outcome:
             Evidence(metrics=metrics_of(value)),
         )
     return Done(result)
+
+
+def _awaited(coroutine: CoroutineType[Any, Any, Any]) -> Any:
+    """What an ``async`` function comes to, in a loop of its own."""
+    import asyncio  # here, as few need it
+
+    try:
+        return asyncio.run(coroutine)
+    finally:
+        # Else Python complains of one that could not be begun, as within another loop.
+        coroutine.close()
 
 
 def _price(error: BaseException) -> Evidence:

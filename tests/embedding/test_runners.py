@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import os
 import signal
@@ -15,7 +16,7 @@ import pytest
 from freezegun import freeze_time
 
 import orch
-from orch import Limits, Mode, NotNow, Project, Queue, hygiene
+from orch import Limits, Mode, NotNow, Project, Queue, Retries, hygiene
 from orch.errors import Stopped, UsageError
 from orch.records import Task
 
@@ -32,6 +33,20 @@ def fail(task: Task) -> None:
 
 def put_off(task: Task) -> None:
     raise NotNow("closed", retry_after=300)
+
+
+async def wait_for_others(task: Task) -> str:
+    await asyncio.sleep(0)
+    return (await asyncio.gather(asyncio.to_thread(str, task.id)))[0]
+
+
+async def put_off_later(task: Task) -> None:
+    await asyncio.sleep(0)
+    raise NotNow("closed", retry_after=300)
+
+
+async def hang(task: Task) -> None:
+    await asyncio.sleep(3600)
 
 
 WORK = {"double": double, "fail": fail, "later": put_off}
@@ -71,6 +86,30 @@ def tell(runner: str, queue: Queue) -> dict[str, Any]:
     fill(queue)
     orch.fire(queue, work=WORK, runner=runner, limits=Limits(max_pool=3))
     return story(queue)
+
+
+@pytest.mark.parametrize("runner", [*IN_PROCESS, "pool"])
+def test_the_work_may_be_an_async_function(jobs: Queue, runner: str) -> None:
+    jobs.add("wait")
+    jobs.add("later")
+    orch.fire(jobs, work={"wait": wait_for_others, "later": put_off_later}, runner=runner)
+    assert jobs.result(1) == "1"
+    assert (jobs.task(2).state, jobs.task(2).reason) == ("incoming", "not now: closed")
+
+
+def test_an_async_function_that_takes_too_long_is_ended_by_its_timeout(jobs: Queue) -> None:
+    jobs.add("hang", timeout=0.3)
+    orch.fire(jobs, work={"hang": hang}, limits=Limits(retries=Retries(max_attempts=1)))
+    assert jobs.attempts(1)[0].reason == "timeout"
+
+
+def test_an_async_function_cannot_begin_within_another_loop_and_that_is_said(jobs: Queue) -> None:
+    async def program() -> None:
+        orch.fire(jobs, work={"wait": wait_for_others}, runner="inline")
+
+    jobs.add("wait")
+    asyncio.run(program())
+    assert "cannot be called from a running event loop" in str(jobs.attempts(1)[0].error)
 
 
 @pytest.mark.parametrize("runner", IN_PROCESS)
