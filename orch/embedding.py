@@ -78,11 +78,13 @@ def project_of(queue: Queue, project: Project | None = None) -> Project:
     It has no settings file and no sinks; ``dataclasses.replace(orch.project_of(queue), sinks=["file:notes.md"])`` is
     one with a sink. `UsageError` when the `project` is that of another queue.
     """
+    _check(queue, "queue", Queue, "orch.connect opens one")
     path = _path(queue)
     if project is None:
         state = os.path.join(tempfile.gettempdir(), f"orch-{os.getpid()}") if path == MEMORY else state_of(path)
         project = Project(database=path, folder=os.getcwd(), state=state, modes={}, sinks=())
-    elif path != MEMORY and os.path.realpath(path) != project.database:
+    _check(project, "project", Project, "orch.load_project reads one")
+    if path != MEMORY and os.path.realpath(path) != project.database:
         raise UsageError(f"the queue is {path}, and the project has another one: {project.database}")
     return _with_work(project, queue.handlers)
 
@@ -115,11 +117,18 @@ def fire(
     do that work; nothing was started then. `Stopped` when a signal ended it.
     """
     from orch import fires
+    from orch.limits import Limits
     from orch.runners import Hands
 
+    _check(queue, "queue", Queue, "orch.connect opens one")
+    _check(limits or Limits(), "limits", Limits, "orch.Limits(max_pool=3) is one")
     if runner not in RUNNERS:
         raise UsageError(f"runner {runner!r} is not one of {', '.join(RUNNERS)}")
     work = work or {}
+    _check(work, "work", Mapping, "name a function for each mode")
+    for name, function in work.items():
+        if not callable(function):
+            raise UsageError(f"the work of {name!r} has to be a function, and {function!r} is none")
     hands = None
     if runner != "pool":
         hands = Hands(runner, _functions(queue, work), wrap or (lambda do: do))
@@ -190,9 +199,11 @@ def cancel(queue: Queue, ids: Iterable[int], project: Project | None = None) -> 
 
 
 def prune(queue: Queue, seconds: float, project: Project | None = None, *, dry_run: bool = False) -> Pruned:
-    """Let go of tasks that ended more than so many seconds ago, with their history and output."""
+    """Let go of tasks that ended more than so many `seconds` ago, with their history and output."""
     from orch import house
 
+    if not isinstance(seconds, int | float) or not seconds >= 0:
+        raise UsageError(f"seconds has to be a number from 0 on, and {seconds!r} is none")
     return house.prune(queue, project_of(queue, project), seconds, dry_run=dry_run)
 
 
@@ -235,7 +246,14 @@ def answer(queue: Queue, id: int, text: str, project: Project | None = None) -> 
 
 
 def _bytes(text: str | bytes) -> bytes:
+    if not isinstance(text, str | bytes):
+        raise UsageError(f"a text is str or bytes, and {text!r} is a {type(text).__name__}: read its file first")
     return text.encode() if isinstance(text, str) else text
+
+
+def _check(value: object, name: str, kind: type, how: str) -> None:
+    if not isinstance(value, kind):
+        raise UsageError(f"{name} has to be a {kind.__name__}, and {value!r} is a {type(value).__name__}: {how}")
 
 
 def _with_work(project: Project, work: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any]]]) -> Project:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from orch.errors import UsageError
 from orch.limits import Patience, Retries
 
 # The places that the command of an agent may have; FLAGS is a word of its own.
@@ -57,6 +58,14 @@ class Mode:
     agent: Agent | None = None
     retries: Retries | None = None
     patience: Patience | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("timeout", "task_cap", "wall_clock_minutes", "stale_hours", "max_seats"):
+            limit = getattr(self, name)
+            if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0):
+                raise UsageError(
+                    f"the {name} of the mode {self.name!r} has to be a number above 0, and {limit!r} is none"
+                )
 
     def folder_in(self, project: str) -> str:
         """Where its commands run in a project."""

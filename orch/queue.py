@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from orch import backoff, clock, jsontext
 from orch.adding import add_all, add_one, resolve
 from orch.database import BUSY_TIMEOUT, Database
-from orch.errors import Conflict, NotFound
+from orch.errors import Conflict, NotFound, UsageError
 from orch.legible import storable
 from orch.names import check_name
 from orch.records import Added, NewTask, Task
@@ -123,10 +123,15 @@ class Queue:
 
         It takes the task and returns what JSON can hold, as a function that ``orch.toml`` names. `limits` are those of
         `orch.Mode`, such as ``timeout`` in seconds. Nothing of it is stored: it holds for this object.
+        `UsageError` for a limit that is none, `TypeError` for one that there is not.
         """
-        check_name(mode)
+        from orch.modes import Mode
+
+        Mode(check_name(mode), **limits)
 
         def register(function: F) -> F:
+            if not callable(function):
+                raise UsageError(f"the work of {mode!r} has to be a function, and {function!r} is none")
             self.handlers[mode] = (function, limits)
             return function
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -96,6 +96,37 @@ def test_opening_a_queue_loads_no_fire() -> None:
     code = "import orch, sys\nwith orch.connect(':memory:') as q: q.add('m')\nprint(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"orch.fires", "orch.pool", "multiprocessing.pool", "pydantic", "rich", "psutil", "yaml"} & set(loaded)
+
+
+WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "a path for a queue": (lambda q: orch.fire("jobs.db"), "queue has to be a Queue, .* orch.connect opens one"),
+    "a path for a project": (lambda q: orch.fire(q, "orch.toml"), "project has to be a Project"),
+    "a table for limits": (lambda q: orch.fire(q, limits={"max_pool": 3}), "limits has to be a Limits"),
+    "names for work": (lambda q: orch.fire(q, work=["m"]), "work has to be a Mapping"),
+    "a number for a function": (lambda q: orch.fire(q, work={"m": 7}, runner="inline"), "'m' has to be a function"),
+    "a number to register": (lambda q: q.work("m")(7), "'m' has to be a function"),
+    "a time before now": (lambda q: q.work("m", timeout=-5), "timeout of the mode 'm' has to be a number above 0"),
+    "a time in words": (lambda q: q.work("m", timeout="5m"), "timeout of the mode 'm' has to be a number above 0"),
+    "an age in words": (lambda q: orch.prune(q, "30d"), "seconds has to be a number from 0 on"),
+    "an age in the future": (lambda q: orch.prune(q, -1), "seconds has to be a number from 0 on"),
+    "a file for a text": (lambda q: orch.delegate(q, Path("order.yaml")), "read its file first"),
+    "a watchdog in memory": (lambda q: orch.watch(orch.connect(":memory:")), "nobody else sees one in memory"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_in_a_call_is_said_before_anything_begins(orch_queue: Any, what: str) -> None:
+    orch_queue.add("m")
+    call, told = WRONG[what]
+    with pytest.raises(UsageError, match=told):
+        call(orch_queue)
+    assert orch_queue.ledger.fires(1) == []
+    assert orch_queue.handlers == {}
+
+
+def test_a_limit_that_there_is_not_is_refused_where_it_is_written(orch_queue: Any) -> None:
+    with pytest.raises(TypeError, match="timeot"):
+        orch_queue.work("m", timeot=5)
 
 
 # What the command line does
