@@ -357,3 +357,8 @@ class _Transaction:
             self._database._cursor.execute(sql)
         except apsw.Error as error:
             raise self._database._translated(error) from error
+
+
+def connections() -> set[str]:
+    """The files of the connections that are open in this process."""
+    return {connection.filename for connection in apsw.connections() if connection.filename}

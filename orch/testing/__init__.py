@@ -35,6 +35,7 @@ _EXPORTS = {
 __all__ = [*_EXPORTS, "assert_drained", "assert_note", "assert_states"]
 
 _ALL = 1_000_000
+_SHOWN = 20
 
 
 def assert_states(queue: Queue, tasks: Mapping[int | str, str] | None = None, /, **counts: int) -> None:
@@ -59,7 +60,7 @@ def assert_states(queue: Queue, tasks: Mapping[int | str, str] | None = None, /,
             got[task.state] = got.get(task.state, 0) + 1
         if wanted != got:
             # Which they are says more than how many.
-            detail = "\n".join(_told(task, queue) for task in sorted(everything, key=lambda task: task.id)[:50])
+            detail = "\n".join(_listed(everything, queue))
             _compare("the tasks do not stand as expected", _counted(wanted), _counted(got), queue, detail)
 
 
@@ -68,7 +69,7 @@ def assert_drained(queue: Queue) -> None:
     __tracebackhide__ = True
     left = [task for task in queue.tasks(limit=_ALL) if not _has_ended(task)]
     if left:
-        listed = "\n".join(f"  {_told(task, queue)}" for task in sorted(left, key=lambda task: task.id)[:50])
+        listed = "\n".join(f"  {line}" for line in _listed(left, queue))
         raise AssertionError(f"the queue is not drained, {len(left)} of its tasks have not ended:\n{listed}")
 
 
@@ -95,6 +96,12 @@ def _told(task: Task, queue: Queue) -> str:
     why = task.reason or (errors[-1] if errors and task.state != State.DONE else "")
     due = f", due at {task.due_at}" if task.due_at and not _has_ended(task) else ""
     return f"{_line(task, task.state)}{due}{f' ({why})' if why else ''}"
+
+
+def _listed(tasks: list[Task], queue: Queue) -> list[str]:
+    """The first of some tasks, a line each, and how many more there are."""
+    lines = [_told(task, queue) for task in sorted(tasks, key=lambda task: task.id)[:_SHOWN]]
+    return lines + [f"… and {len(tasks) - _SHOWN:,} more"] * (len(tasks) > _SHOWN)
 
 
 def _has_ended(task: Task) -> bool:

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from orch.errors import UsageError
+from orch.errors import NotFound, UsageError
 from orch.queue import Queue
 from orch.records import Task
 from orch.runners import Died
@@ -120,6 +120,13 @@ class Faults:
             raise UsageError("the clock of worker processes is the machine's, and cannot jump: use another runner")
         named = {name: mode.function for name, mode in project.modes.items() if mode.function is not None}
         named |= functions
+        for fault in self._planned:
+            mode = self._mode_of(fault)
+            if mode in project.modes and mode not in named:
+                raise UsageError(
+                    f"the tasks of {mode!r} are done by a command, and no fault reaches that in a worker process: use"
+                    " runner='inline' or runner='threads'"
+                )
         plan = {
             "database": self._path(),
             "folder": self._folder,
@@ -159,6 +166,13 @@ class Faults:
     def _jump(self, seconds: float) -> None:
         if self._clock is not None:
             self._clock.advance(seconds)
+
+    def _mode_of(self, fault: Fault) -> str:
+        """The mode of the task that a fault is planned for, as far as that task is there; else what it names."""
+        try:
+            return self._queue.find(str(fault.task)).mode
+        except NotFound:
+            return str(fault.task)
 
     def _path(self) -> str | None:
         path = getattr(self._queue.database, "path", None)

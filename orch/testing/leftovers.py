@@ -1,4 +1,7 @@
-"""What a test has left behind: processes, open files and connections, and files that end with their connection."""
+"""What a test has left behind of a queue: processes, connections, and open files of its own folder.
+
+What the test opens for itself is its own affair.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ import os
 import psutil
 
 from orch import kin
+from orch.database.sqlite import connections
+from orch.place import STATE_NAME
 
 # What multiprocessing keeps for this process until it ends.
 _SERVANTS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
-_OF_A_CONNECTION = ("-wal", "-shm", "-journal")
 
 
 class Leftovers:
@@ -25,7 +29,7 @@ class Leftovers:
         """What is left, each thing in words."""
         # A connection that nobody holds any more is closed by that.
         gc.collect()
-        return [*self._processes(), *self._descriptors(), *self._files()]
+        return [*self._processes(), *self._connections(), *self._descriptors()]
 
     def _processes(self) -> list[str]:
         ours = {child.pid: child for child in _family() if child.pid not in self._before}
@@ -34,19 +38,13 @@ class Leftovers:
                 ours.setdefault(pid, psutil.Process(pid))
         return [told for child in ours.values() if (told := _told(child)) is not None]
 
-    def _descriptors(self) -> list[str]:
-        paths = {file.path for file in psutil.Process().open_files()}
-        ours = sorted(path for path in paths if path.startswith(self._folder + os.sep))
-        return [f"an open file or connection: {path}" for path in ours]
+    def _connections(self) -> list[str]:
+        return [f"a connection: {path}" for path in sorted(connections()) if path.startswith(self._folder + os.sep)]
 
-    def _files(self) -> list[str]:
-        found = (
-            os.path.join(folder, name)
-            for folder, _, names in os.walk(self._folder)
-            for name in names
-            if name.endswith(_OF_A_CONNECTION) and name.rpartition("-")[0] in names
-        )
-        return [f"a file that a closed connection would have removed: {path}" for path in sorted(found)]
+    def _descriptors(self) -> list[str]:
+        known, state = connections(), os.path.join(self._folder, STATE_NAME) + os.sep
+        paths = sorted(file.path for file in psutil.Process().open_files() if file.path.startswith(state))
+        return [f"an open file: {path}" for path in paths if not path.startswith(tuple(known))]
 
 
 def _family() -> list[psutil.Process]:

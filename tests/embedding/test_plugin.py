@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,6 +17,7 @@ import pytest
 import orch
 from orch import Guard, Limits, Mode, Retries, Task, UsageError, clock
 from orch.testing import assert_drained, assert_note, assert_states
+from orch.testing.leftovers import Leftovers
 
 IN_PROCESS = ["inline", "threads"]
 RUNNERS = [*IN_PROCESS, "pool"]
@@ -64,8 +66,9 @@ def test_nothing_is_left_of_commands_and_functions(orch_queue: Any, orch_fire: A
 LEAVERS = {
     "a process": "orch_queue.left = subprocess.Popen(['sleep', '7077'])",
     "a process of a task": "orch_fire({'m': lambda task: task_of(['setsid', 'sleep', '7077'])})",
-    "an open file or connection": "orch_queue.left = orch.connect(tmp_path / '.orch' / 'orch.db')",
-    "an open file": "orch_queue.left = open(tmp_path / 'report.txt', 'w')",
+    "a connection": "orch_queue.left = orch.connect(tmp_path / '.orch' / 'orch.db')",
+    "a connection to another queue": "orch_queue.left = orch.connect(tmp_path / 'other.db')",
+    "an open file": "orch_queue.left = open(tmp_path / '.orch' / 'output', 'w')",
 }
 
 
@@ -82,9 +85,18 @@ def test_what_a_test_leaves_behind_fails_it_by_name(pytester: pytest.Pytester, w
     )
     ran = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider", "-W", "ignore")
     ran.assert_outcomes(passed=1, errors=1)
-    kind = "a process: * sleep 7077" if "process" in what else "an open file or connection: *"
+    kind = "a process: * sleep 7077" if "process" in what else f"{what.removesuffix(' to another queue')}: *"
     ran.stdout.fnmatch_lines(["*the test has left something behind:*", f"*{kind}*"])
     subprocess.run(["pkill", "-f", "^sleep 7077$"], check=False)
+
+
+def test_what_a_test_opens_for_itself_is_its_own_affair(orch_queue: Any, tmp_path: Path) -> None:
+    kept = open(tmp_path / "own.log", "w")  # noqa: SIM115
+    other = sqlite3.connect(tmp_path / "own.db")
+    other.execute("create table t (x)")
+    assert Leftovers(str(tmp_path)).found() == [f"a connection: {orch_queue.database.path}"]
+    other.close()
+    kept.close()
 
 
 # What a failure says
@@ -113,6 +125,13 @@ def test_a_failure_shows_how_the_tasks_stand_and_why(orch_queue: Any, orch_fire:
         assert_drained(orch_queue)
     with pytest.raises(orch.NotFound, match="bob"):
         assert_states(orch_queue, {"bob.png": "done"})
+
+
+def test_a_failure_of_many_tasks_shows_the_first_of_them(orch_queue: Any) -> None:
+    orch_queue.add_many([orch.NewTask("m") for _ in range(1234)])
+    with pytest.raises(AssertionError) as failure:
+        assert_drained(orch_queue)
+    assert str(failure.value).endswith("  20 m: incoming\n  … and 1,214 more")
 
 
 def test_a_failure_shows_the_whole_note(orch_queue: Any, orch_fire: Any) -> None:
@@ -182,6 +201,19 @@ def test_a_clock_of_worker_processes_cannot_jump(
     with pytest.raises(UsageError, match="cannot jump"):
         orch_fire({"nothing": nothing}, runner="pool")
     orch_fire({"nothing": nothing})
+
+
+@pytest.mark.parametrize("name", ["say", 1, "a key"])
+def test_a_fault_that_cannot_reach_a_command_in_a_worker_process_is_refused(
+    orch_queue: Any, orch_fire: Any, orch_faults: Any, name: int | str
+) -> None:
+    orch_queue.add("say", key="a key")
+    project = replace(orch.project_of(orch_queue), modes={"say": Mode("say", command=("echo", "hello"))})
+    orch_faults.dies(name)
+    with pytest.raises(UsageError, match="the tasks of 'say' are done by a command"):
+        orch_fire(project=project, runner="pool")
+    orch_fire(project=project)
+    assert_states(orch_queue, {1: "retry-pending"})
 
 
 def test_a_sink_that_fails_keeps_the_note_for_the_next_sweep(
