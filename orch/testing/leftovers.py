@@ -10,12 +10,13 @@ import os
 
 import psutil
 
-from orch import kin
+from orch import clock, kin
 from orch.database.sqlite import connections
 from orch.place import STATE_NAME
 
 # What multiprocessing keeps for this process until it ends.
 _SERVANTS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
+_LOOKS, _PAUSE = 20, 0.05
 
 
 class Leftovers:
@@ -26,17 +27,24 @@ class Leftovers:
         self._before = {child.pid for child in _family()}
 
     def found(self) -> list[str]:
-        """What is left, each thing in words."""
+        """What is left, each thing in words; what is just ending is given a moment."""
         # A connection that nobody holds any more is closed by that.
         gc.collect()
-        return [*self._processes(), *self._connections(), *self._descriptors()]
+        for _ in range(_LOOKS):
+            found = [*self._processes(), *self._connections(), *self._descriptors()]
+            if not found:
+                break
+            clock.sleep(_PAUSE)
+        return found
 
     def _processes(self) -> list[str]:
-        ours = {child.pid: child for child in _family() if child.pid not in self._before}
-        for pid, marks in kin.marked():
-            if marks.get(kin.DATABASE_MARK, "").startswith(self._folder + os.sep) and pid != os.getpid():
-                ours.setdefault(pid, psutil.Process(pid))
-        return [told for child in ours.values() if (told := _told(child)) is not None]
+        pids = {child.pid for child in _family()} - self._before
+        pids |= {
+            pid
+            for pid, marks in kin.marked()
+            if marks.get(kin.DATABASE_MARK, "").startswith(self._folder + os.sep) and pid != os.getpid()
+        }
+        return [told for pid in sorted(pids) if (told := _told(pid)) is not None]
 
     def _connections(self) -> list[str]:
         return [f"a connection: {path}" for path in sorted(connections()) if path.startswith(self._folder + os.sep)]
@@ -51,13 +59,14 @@ def _family() -> list[psutil.Process]:
     return psutil.Process().children(recursive=True)
 
 
-def _told(child: psutil.Process) -> str | None:
+def _told(pid: int) -> str | None:
     """A process in words; None for one that has ended, and for what serves multiprocessing here."""
     try:
+        child = psutil.Process(pid)
         words = child.cmdline()
         is_servant = child.ppid() == os.getpid() and any(name in word for name in _SERVANTS for word in words)
         if is_servant or child.status() == psutil.STATUS_ZOMBIE:
             return None
-        return f"a process: {child.pid} {' '.join(words) or child.name()}"
-    except psutil.NoSuchProcess:
+        return f"a process: {pid} {' '.join(words) or child.name()}"
+    except psutil.Error:
         return None
